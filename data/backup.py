@@ -1,0 +1,58 @@
+"""Copies of a SQLite store that are whole even while others write, and checks of them.
+
+Copying the file with `cp` loses what lies in the write-ahead log and may be malformed; SQLite's own backup is neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from data.engine import Store, sqlite_module
+from data.errors import StoreUnavailable
+
+
+def backup(store: Store, target: Path) -> dict[str, object]:
+    """Write a checked copy of the store to `target`, which must not exist; return its size, hash and row counts.
+
+    Raises StoreUnavailable for a server (its own tools make better copies), a target that exists, or a failed check.
+    """
+    if store.file is None:
+        raise StoreUnavailable("this store is a PostgreSQL server: back it up with pg_dump")
+    if target.exists():
+        raise StoreUnavailable(f"{target} exists already; name a new file")
+    counts = copy_sqlite(store.file, target)
+    return {"file": str(target), "bytes": target.stat().st_size, "sha256": _sha256(target), "rows": counts}
+
+
+def copy_sqlite(source: Path, target: Path) -> dict[str, int]:
+    """Copy a SQLite file through SQLite's backup, check the copy, and move it into place; return its row counts."""
+    sqlite = sqlite_module()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(f".{target.name}.{os.getpid()}")
+    staged.unlink(missing_ok=True)
+    try:
+        origin, copy = sqlite.connect(source), sqlite.connect(staged)
+        try:
+            origin.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, no side files to lose
+            problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
+            names = [row[0] for row in copy.execute("select name from sqlite_master where type = 'table'")]
+            counts = {name: copy.execute(f'select count(*) from "{name}"').fetchone()[0] for name in names}
+        finally:
+            origin.close()
+            copy.close()
+        if problem != "ok":
+            raise StoreUnavailable(f"the copy of {source} fails SQLite's check ({problem}); the store is damaged")
+        with staged.open("rb+") as file:
+            os.fsync(file.fileno())
+        staged.replace(target)
+    finally:
+        staged.unlink(missing_ok=True)
+    return counts
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,17 @@
+"""Alembic's entry. The connection comes from `data.migrate`; batch mode, because SQLite can't alter in place."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from data.schema import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,
+    compare_type=True,
+    transactional_ddl=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

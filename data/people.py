@@ -1,0 +1,205 @@
+"""People, their sessions, and the one-time links with which they choose a password.
+
+Passwords are hashed by the caller (`app.auth`); what is stored of a session or a link is the SHA-256 of its token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.engine import Tx
+from data.errors import Conflict, InvalidInput, NotFound
+from data.records import Person, Role
+from data.schema import invitation, person, web_session
+from data.text import clean_text
+
+SESSION_DAYS = 14
+INVITATION_DAYS = 7
+MAX_NAME_LENGTH = 80
+
+
+def add_person(tx: Tx, name: str, role: Role, *, is_external: bool = False) -> Person:
+    """Add a person without a password. Raises InvalidInput for a bad name, Conflict for one that is taken."""
+    name = clean_text(name).strip()
+    if not name or len(name) > MAX_NAME_LENGTH or any(char < " " for char in name):
+        raise InvalidInput(f"name {name!r}: 1 to {MAX_NAME_LENGTH} printable characters are allowed")
+    now = tx.now()
+    new_id = tx.new_id()
+    values = {"id": new_id, "name": name, "role": role.value, "is_external": is_external, "created_at": now}
+    if not tx.insert_ignoring(person, values):
+        raise Conflict(f"a person named {name!r} exists already; choose another name")
+    return get_person(tx, new_id)
+
+
+def get_person(tx: Tx, person_id: str) -> Person:
+    """Raises NotFound."""
+    return _found(tx, person.c.id == person_id, person_id)
+
+
+def person_by_name(tx: Tx, name: str) -> Person:
+    """Raises NotFound."""
+    return _found(tx, person.c.name == name, name)
+
+
+def list_people(tx: Tx, *, with_external: bool = False) -> list[Person]:
+    """People by name; the authors of imported rankings only where asked for."""
+    statement = sa.select(person).order_by(person.c.name)
+    if not with_external:
+        statement = statement.where(~person.c.is_external)
+    return [_as_person(row) for row in tx.rows(statement)]
+
+
+def external_annotator(tx: Tx, project_id: str, name: str) -> str:
+    """Return the id of the person who stands for an annotator named in an imported file, making one if needed."""
+    full_name = clean_text(f"{name.strip() or 'unnamed'} (imported, {project_id[-6:]})")[:MAX_NAME_LENGTH]
+    found = tx.row(sa.select(person.c.id).where(person.c.name == full_name))
+    if found is not None:
+        return str(found.id)
+    return add_person(tx, full_name, Role.ANNOTATOR, is_external=True).id
+
+
+def password_hash(tx: Tx, name: str) -> tuple[str, str] | None:
+    """Return (person id, password hash) of somebody who may sign in, or None."""
+    statement = sa.select(person.c.id, person.c.password_hash).where(
+        person.c.name == name, person.c.disabled_at.is_(None), person.c.password_hash.is_not(None)
+    )
+    found = tx.row(statement)
+    return None if found is None else (found.id, found.password_hash)
+
+
+def set_password(tx: Tx, person_id: str, new_hash: str) -> None:
+    """Store a new password hash and end all sessions of the person."""
+    tx.execute(sa.update(person).where(person.c.id == person_id).values(password_hash=new_hash))
+    tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
+
+
+def set_role(tx: Tx, person_id: str, role: Role) -> None:
+    """Change a role. Raises Conflict if no admin would be left."""
+    if role is not Role.ADMIN:
+        _refuse_last_admin(tx, person_id)
+    tx.execute(sa.update(person).where(person.c.id == person_id).values(role=role.value))
+
+
+def disable_person(tx: Tx, person_id: str) -> None:
+    """Close an account and end its sessions; its rankings stay. Raises Conflict if no admin would be left."""
+    _refuse_last_admin(tx, person_id)
+    tx.execute(sa.update(person).where(person.c.id == person_id).values(disabled_at=tx.now()))
+    tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
+
+
+def has_admin(tx: Tx) -> bool:
+    """Whether somebody can sign in as an admin: if not, the set-up link is still needed."""
+    statement = sa.select(person.c.id).where(
+        person.c.role == Role.ADMIN.value, person.c.disabled_at.is_(None), person.c.password_hash.is_not(None)
+    )
+    return tx.row(statement.limit(1)) is not None
+
+
+def open_session(tx: Tx, person_id: str) -> str:
+    """Start a session and return its token, which is stored nowhere."""
+    token, now = secrets.token_urlsafe(32), tx.now()
+    tx.execute(sa.delete(web_session).where(web_session.c.expires_at < now))
+    values = {"token_hash": _hash(token), "person_id": person_id, "created_at": now}
+    tx.execute(sa.insert(web_session).values(**values, expires_at=now + SESSION_DAYS * 86_400))
+    return token
+
+
+def session_person(tx: Tx, token: str | None) -> Person | None:
+    """Whose session the token belongs to; None if it is unknown, too old, or its person was disabled."""
+    if not token:
+        return None
+    statement = (
+        sa.select(person)
+        .join(web_session, web_session.c.person_id == person.c.id)
+        .where(
+            web_session.c.token_hash == _hash(token),
+            web_session.c.expires_at > tx.now(),
+            person.c.disabled_at.is_(None),
+        )
+    )
+    found = tx.row(statement)
+    return None if found is None else _as_person(found)
+
+
+def close_session(tx: Tx, token: str) -> None:
+    tx.execute(sa.delete(web_session).where(web_session.c.token_hash == _hash(token)))
+
+
+def invite(tx: Tx, person_id: str | None) -> str:
+    """Make a one-time token to choose a password; `person_id` None makes the set-up token of the first admin."""
+    token, now = secrets.token_urlsafe(24), tx.now()
+    if person_id is None:
+        tx.execute(sa.delete(invitation).where(invitation.c.person_id.is_(None), invitation.c.used_at.is_(None)))
+    values = {"token_hash": _hash(token), "person_id": person_id, "created_at": now}
+    tx.execute(sa.insert(invitation).values(**values, expires_at=now + INVITATION_DAYS * 86_400))
+    return token
+
+
+def invited_person(tx: Tx, token: str) -> tuple[bool, Person | None]:
+    """Return (is the token good, whom it is for). A good token for nobody is the set-up token."""
+    statement = sa.select(invitation.c.person_id).where(
+        invitation.c.token_hash == _hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
+    )
+    found = tx.row(statement)
+    if found is None:
+        return False, None
+    return True, None if found.person_id is None else get_person(tx, found.person_id)
+
+
+def use_invitation(tx: Tx, token: str, new_hash: str, admin_name: str | None = None) -> Person:
+    """Spend a token: set the person's password, or make the first admin, named `admin_name`.
+
+    Raises NotFound for a bad token, InvalidInput and Conflict as `add_person`, Conflict if an admin exists already.
+    """
+    statement = (
+        sa.update(invitation)
+        .where(
+            invitation.c.token_hash == _hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
+        )
+        .values(used_at=tx.now())
+        .returning(invitation.c.person_id)
+    )
+    spent = tx.execute(statement).first()
+    if spent is None:
+        raise NotFound("this link was used already or is too old; ask for a new one")
+    if spent.person_id is None:
+        if has_admin(tx):
+            raise Conflict("an admin exists already; sign in, or ask the admin for an invitation")
+        new_id = add_person(tx, admin_name or "", Role.ADMIN).id
+    else:
+        new_id = spent.person_id
+    set_password(tx, new_id, new_hash)
+    return get_person(tx, new_id)
+
+
+def _refuse_last_admin(tx: Tx, person_id: str) -> None:
+    admins = sa.select(person.c.id).where(person.c.role == Role.ADMIN.value, person.c.disabled_at.is_(None))
+    if {row.id for row in tx.rows(admins)} == {person_id}:
+        raise Conflict("this is the only admin; make somebody else an admin first")
+
+
+def _found(tx: Tx, condition: sa.ColumnElement[bool], wanted: str) -> Person:
+    row = tx.row(sa.select(person).where(condition))
+    if row is None:
+        raise NotFound(f"no person {wanted!r}; `rankloop user list` shows them all")
+    return _as_person(row)
+
+
+def _as_person(row: sa.Row[Any]) -> Person:
+    return Person(
+        id=row.id,
+        name=row.name,
+        role=Role(row.role),
+        is_external=bool(row.is_external),
+        has_password=row.password_hash is not None,
+        created_at=row.created_at,
+        disabled_at=row.disabled_at,
+    )
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,135 @@
+"""Prompts of a project: add, list, count. A prompt is in a project once, whatever white space surrounds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.engine import Tx
+from data.errors import NotFound
+from data.records import Messages, NewPrompt, Prompt, Split
+from data.schema import prompt, task
+from data.text import messages_fingerprint
+
+
+@dataclass(frozen=True)
+class Added:
+    """How many went in, and how many were there already."""
+
+    n_new: int
+    n_known: int
+
+
+def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
+    """Add prompts in their order; the ones whose messages the project has already are left alone and counted."""
+    if not prompts:
+        return Added(0, 0)
+    now = tx.now()
+    start = tx.scalar(
+        sa.select(sa.func.coalesce(sa.func.max(prompt.c.seq), 0)).where(prompt.c.project_id == project_id)
+    )
+    rows = [
+        {
+            "id": tx.new_id(),
+            "project_id": project_id,
+            "seq": start + number,
+            "fingerprint": messages_fingerprint(each.messages),
+            "messages": json.dumps(each.messages, ensure_ascii=False),
+            "split": each.split.value if each.split else None,
+            "external_id": each.external_id,
+            "meta": json.dumps(each.meta, ensure_ascii=False),
+            "created_at": now,
+        }
+        for number, each in enumerate(prompts, start=1)
+    ]
+    before = count_prompts(tx, project_id)
+    tx.insert_ignoring(prompt, rows)
+    n_new = count_prompts(tx, project_id) - before
+    return Added(n_new, len(rows) - n_new)
+
+
+def known_fingerprints(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> set[str]:
+    """Which of these prompts the project has already, by the fingerprint of their messages."""
+    wanted = {messages_fingerprint(each.messages) for each in prompts}
+    statement = sa.select(prompt.c.fingerprint).where(
+        prompt.c.project_id == project_id, prompt.c.fingerprint.in_(wanted)
+    )
+    return {row.fingerprint for row in tx.rows(statement)}
+
+
+def prompt_id_of(tx: Tx, project_id: str, new: NewPrompt) -> str:
+    """Return the id of the project's prompt with these messages, adding it if it is not there."""
+    statement = sa.select(prompt.c.id).where(
+        prompt.c.project_id == project_id, prompt.c.fingerprint == messages_fingerprint(new.messages)
+    )
+    found = tx.scalar(statement)
+    if found is None:
+        add_prompts(tx, project_id, [new])
+        found = tx.scalar(statement)
+    return str(found)
+
+
+def prompt_by_external_id(tx: Tx, project_id: str, external_id: str) -> str:
+    """Return the id of the prompt that the imported file, or this program, calls `external_id`. Raises NotFound."""
+    found = tx.scalar(
+        sa.select(prompt.c.id)
+        .where(
+            prompt.c.project_id == project_id,
+            sa.or_(prompt.c.external_id == external_id, prompt.c.id == external_id),
+        )
+        .limit(1)
+    )
+    if found is None:
+        raise NotFound(f"no prompt with the id {external_id!r} in this project")
+    return str(found)
+
+
+def count_prompts(tx: Tx, project_id: str) -> int:
+    return int(tx.scalar(sa.select(sa.func.count()).where(prompt.c.project_id == project_id)))
+
+
+def list_prompts(
+    tx: Tx, project_id: str, *, split: Split | None = None, without_task: bool = False, limit: int = 50, offset: int = 0
+) -> list[Prompt]:
+    """Prompts in the order in which they came. `without_task`: only those that have nothing to rank yet."""
+    statement = sa.select(prompt).where(prompt.c.project_id == project_id).order_by(prompt.c.seq)
+    if split is not None:
+        statement = statement.where(prompt.c.split == split.value)
+    if without_task:
+        statement = statement.where(~sa.exists().where(task.c.prompt_id == prompt.c.id))
+    return [as_prompt(row) for row in tx.rows(statement.limit(limit).offset(offset))]
+
+
+def get_splits(tx: Tx, project_id: str) -> dict[str, tuple[str, Split | None]]:
+    """Prompt id -> (fingerprint, the side that its import named), for the whole project."""
+    statement = sa.select(prompt.c.id, prompt.c.fingerprint, prompt.c.split).where(prompt.c.project_id == project_id)
+    return {row.id: (row.fingerprint, Split(row.split) if row.split else None) for row in tx.rows(statement)}
+
+
+def get_prompt(tx: Tx, prompt_id: str) -> Prompt:
+    """Raises NotFound."""
+    row = tx.row(sa.select(prompt).where(prompt.c.id == prompt_id))
+    if row is None:
+        raise NotFound(f"no prompt {prompt_id!r}")
+    return as_prompt(row)
+
+
+def as_prompt(row: sa.Row[Any]) -> Prompt:
+    return Prompt(
+        id=row.id,
+        project_id=row.project_id,
+        messages=read_messages(row.messages),
+        split=Split(row.split) if row.split else None,
+        fingerprint=row.fingerprint,
+        meta=json.loads(row.meta),
+        created_at=row.created_at,
+    )
+
+
+def read_messages(stored: str) -> Messages:
+    """Messages from their stored JSON."""
+    return tuple(json.loads(stored))

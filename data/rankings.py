@@ -1,0 +1,221 @@
+"""Rankings: append-only. An edit is a new version; nothing is changed or deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.engine import Tx
+from data.errors import NotFound
+from data.records import NewRanking, Ranking, RankingStatus, SubmitOutcome
+from data.schema import project, ranking, slot, task
+from data.slots import drop_draft
+
+
+def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
+    """Store a judgement once, whatever is sent twice or late.
+
+    The same submission key again: REPEATED. A second answer of the same person to the task that is not an edit:
+    SUPERSEDED by the first, and not stored. An answer under a lease that ran out is stored and marked late, and marked
+    extra if others have filled the task's slots by now. The caller has checked that the ranks fit the task.
+    """
+    same = sa.select(ranking.c.id).where(ranking.c.submission_key == new.submission_key)
+    if tx.row(same) is not None:
+        return SubmitOutcome.REPEATED
+    current = sa.select(ranking.c.id).where(
+        ranking.c.task_id == new.task_id,
+        ranking.c.annotator_id == new.annotator_id,
+        ranking.c.superseded_at.is_(None),
+    )
+    if tx.row(current) is not None:
+        return SubmitOutcome.SUPERSEDED
+    slot_id, is_late, is_extra = _take_slot(tx, new)
+    _insert(tx, new, slot_id=slot_id, is_late=is_late, is_extra=is_extra, version=1, supersedes_id=None)
+    if new.status is RankingStatus.SKIPPED:
+        _set_aside_if_skipped_often(tx, new.task_id)
+    drop_draft(tx, new.task_id, new.annotator_id)
+    return SubmitOutcome.STORED
+
+
+def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
+    """Replace a person's current ranking by a new version. Raises NotFound if `old_id` is not current or not theirs."""
+    if tx.row(sa.select(ranking.c.id).where(ranking.c.submission_key == new.submission_key)) is not None:
+        return SubmitOutcome.REPEATED
+    old = tx.row(
+        sa.select(ranking).where(
+            ranking.c.id == old_id, ranking.c.annotator_id == new.annotator_id, ranking.c.superseded_at.is_(None)
+        )
+    )
+    if old is None or old.task_id != new.task_id:
+        raise NotFound(f"ranking {old_id!r} is not your current answer to this task")
+    tx.execute(sa.update(ranking).where(ranking.c.id == old_id).values(superseded_at=tx.now()))
+    slot_id = old.slot_id
+    if old.status != new.status.value:
+        slot_id, _, _ = _take_slot(tx, new)
+    _insert(
+        tx,
+        new,
+        slot_id=slot_id,
+        is_late=bool(old.is_late),
+        is_extra=slot_id is None and new.source == "app" and new.status is RankingStatus.RANKED,
+        version=old.version + 1,
+        supersedes_id=old_id,
+    )
+    return SubmitOutcome.STORED
+
+
+def known_submissions(tx: Tx, keys: list[str]) -> set[str]:
+    """Which of these submission keys are stored."""
+    if not keys:
+        return set()
+    statement = sa.select(ranking.c.submission_key).where(ranking.c.submission_key.in_(keys))
+    return {row.submission_key for row in tx.rows(statement)}
+
+
+def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50) -> list[Ranking]:
+    """A person's current answers in a project, the newest first."""
+    statement = (
+        sa.select(ranking)
+        .join(task, ranking.c.task_id == task.c.id)
+        .where(
+            ranking.c.annotator_id == annotator_id,
+            task.c.project_id == project_id,
+            ranking.c.superseded_at.is_(None),
+        )
+        .order_by(ranking.c.created_at.desc(), ranking.c.id.desc())
+    )
+    return [as_ranking(row) for row in tx.rows(statement.limit(limit))]
+
+
+def count_rankings(tx: Tx, annotator_id: str, project_id: str) -> int:
+    """How many tasks of the project the person has ranked (skips do not count)."""
+    statement = (
+        sa.select(sa.func.count())
+        .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
+        .where(
+            ranking.c.annotator_id == annotator_id,
+            task.c.project_id == project_id,
+            ranking.c.superseded_at.is_(None),
+            ranking.c.status == RankingStatus.RANKED.value,
+        )
+    )
+    return int(tx.scalar(statement))
+
+
+def current_rankings(tx: Tx, project_id: str) -> Iterator[tuple[Ranking, str]]:
+    """All current answers of a project with their prompts' ids, skips included, by task and then by time."""
+    statement = (
+        sa.select(ranking, task.c.prompt_id)
+        .join(task, ranking.c.task_id == task.c.id)
+        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_(None))
+        .order_by(task.c.seq, ranking.c.created_at, ranking.c.id)
+    )
+    for row in tx.stream(statement):
+        yield as_ranking(row), row.prompt_id
+
+
+def count_superseded(tx: Tx, project_id: str) -> int:
+    """How many answers of a project were replaced by an edit."""
+    statement = (
+        sa.select(sa.func.count())
+        .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
+        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_not(None))
+    )
+    return int(tx.scalar(statement))
+
+
+def as_ranking(row: sa.Row[Any]) -> Ranking:
+    return Ranking(
+        id=row.id,
+        task_id=row.task_id,
+        annotator_id=row.annotator_id,
+        submission_key=row.submission_key,
+        status=RankingStatus(row.status),
+        ranks=None if row.ranks is None else tuple(json.loads(row.ranks)),
+        display_order=tuple(json.loads(row.display_order)),
+        skip_reason=row.skip_reason,
+        comment=row.comment,
+        duration_ms=row.duration_ms,
+        guidelines_version=row.guidelines_version,
+        is_late=bool(row.is_late),
+        is_extra=bool(row.is_extra),
+        version=row.version,
+        supersedes_id=row.supersedes_id,
+        source=row.source,
+        created_at=row.created_at,
+    )
+
+
+def _take_slot(tx: Tx, new: NewRanking) -> tuple[str | None, bool, bool]:
+    """Mark the annotator's slot as done (free it after a skip); return (slot id, is late, is extra).
+
+    Without a lease of their own any more, the answer takes another free slot of the task if there is one.
+    """
+    if new.source != "app":
+        return None, False, False
+    own = tx.row(sa.select(slot).where(slot.c.task_id == new.task_id, slot.c.annotator_id == new.annotator_id))
+    is_late = own is None or own.lease_token != new.lease_token or own.lease_expires_at < tx.now()
+    if new.status is RankingStatus.SKIPPED:
+        if own is not None:
+            empty = {"annotator_id": None, "lease_token": None, "claimed_at": None, "lease_expires_at": None}
+            tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="free", display_order=None, **empty))
+        return None, is_late, False
+    if own is None:
+        free = sa.select(slot.c.id).where(slot.c.task_id == new.task_id, slot.c.status == "free")
+        own = tx.row(free.order_by(slot.c.slot_no).limit(1))
+        if own is None:
+            return None, True, True
+    tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="done", annotator_id=new.annotator_id))
+    return own.id, is_late, False
+
+
+def _insert(
+    tx: Tx,
+    new: NewRanking,
+    *,
+    slot_id: str | None,
+    is_late: bool,
+    is_extra: bool,
+    version: int,
+    supersedes_id: str | None,
+) -> None:
+    guidelines = (
+        sa.select(project.c.guidelines_version)
+        .join(task, task.c.project_id == project.c.id)
+        .where(task.c.id == new.task_id)
+    )
+    values = {
+        "id": tx.new_id(),
+        "task_id": new.task_id,
+        "annotator_id": new.annotator_id,
+        "slot_id": slot_id,
+        "submission_key": new.submission_key,
+        "status": new.status.value,
+        "ranks": None if new.ranks is None else json.dumps(list(new.ranks)),
+        "display_order": json.dumps(list(new.display_order)),
+        "skip_reason": new.skip_reason,
+        "comment": new.comment,
+        "duration_ms": new.duration_ms,
+        "guidelines_version": tx.scalar(guidelines),
+        "is_late": is_late,
+        "is_extra": is_extra,
+        "version": version,
+        "supersedes_id": supersedes_id,
+        "source": new.source,
+        "created_at": tx.now(),
+    }
+    tx.execute(sa.insert(ranking).values(**values))
+
+
+def _set_aside_if_skipped_often(tx: Tx, task_id: str) -> None:
+    skips = sa.select(sa.func.count()).where(
+        ranking.c.task_id == task_id,
+        ranking.c.status == RankingStatus.SKIPPED.value,
+        ranking.c.superseded_at.is_(None),
+    )
+    limit = sa.select(project.c.max_skips).join(task, task.c.project_id == project.c.id).where(task.c.id == task_id)
+    if tx.scalar(skips) >= tx.scalar(limit):
+        tx.execute(sa.update(task).where(task.c.id == task_id).values(is_set_aside=True))

@@ -1,0 +1,273 @@
+"""Plain records that cross package borders: frozen dataclasses and enums, no behaviour.
+
+Times are seconds since the epoch, UTC. Ids are text (`data.ids`). Messages are chat messages,
+`({"role": ..., "content": ...}, ...)`, the last one from the user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Message = dict[str, str]
+Messages = tuple[Message, ...]
+
+
+class Role(StrEnum):
+    """What a person may do; each role may do what the ones before it may."""
+
+    ANNOTATOR = "annotator"
+    REVIEWER = "reviewer"
+    RESEARCHER = "researcher"
+    ADMIN = "admin"
+
+    def covers(self, other: Role) -> bool:
+        """Whether this role may do what `other` may."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+class RunKind(StrEnum):
+    SAMPLE = "sample"
+    REWARD = "reward"
+    PPO = "ppo"
+    SFT = "sft"
+    DPO = "dpo"
+    SCORE = "score"
+    COMPARE = "compare"
+
+
+class FailureKind(StrEnum):
+    """Why a run failed, in one word that a screen can turn into advice."""
+
+    BAD_INPUT = "bad_input"
+    NOT_FINITE = "not_finite"
+    OUT_OF_MEMORY = "out_of_memory"
+    DISK_FULL = "disk_full"
+    WORKER_LOST = "worker_lost"
+    ERROR = "error"
+
+
+class RankingStatus(StrEnum):
+    RANKED = "ranked"
+    SKIPPED = "skipped"
+
+
+class Split(StrEnum):
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who may sign in, or the author of an imported ranking (who can't: no password, `is_external`)."""
+
+    id: str
+    name: str
+    role: Role
+    is_external: bool
+    has_password: bool
+    created_at: float
+    disabled_at: float | None
+
+
+@dataclass(frozen=True)
+class Project:
+    id: str
+    name: str
+    k: int
+    overlap: int
+    guidelines: str
+    guidelines_version: int
+    skip_reasons: tuple[str, ...]
+    max_skips: int
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Prompt:
+    id: str
+    project_id: str
+    messages: Messages
+    split: Split | None
+    fingerprint: str
+    meta: dict[str, Any]
+    created_at: float
+
+
+@dataclass(frozen=True)
+class NewPrompt:
+    """A prompt on its way in."""
+
+    messages: Messages
+    split: Split | None = None
+    external_id: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewResponse:
+    """A response on its way in. `provenance` says where it came from; `model` is empty where nobody knows."""
+
+    text: str
+    model: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Response:
+    id: str
+    prompt_id: str
+    text: str
+    model: str
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prompt with its K responses, in their stored order (position 0 to K-1)."""
+
+    id: str
+    project_id: str
+    prompt_id: str
+    messages: Messages
+    responses: tuple[Response, ...]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A task given to an annotator until `lease_expires_at`.
+
+    `display_order[i]` is the stored position of the response that is shown in place i.
+    """
+
+    slot_id: str
+    task: Task
+    annotator_id: str
+    lease_token: str
+    lease_expires_at: float
+    display_order: tuple[int, ...]
+    draft: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class NewRanking:
+    """A judgement on its way in. `ranks[i]` belongs to the response at position i; None when skipped."""
+
+    task_id: str
+    annotator_id: str
+    submission_key: str
+    status: RankingStatus
+    ranks: tuple[int, ...] | None
+    display_order: tuple[int, ...]
+    lease_token: str | None = None
+    skip_reason: str | None = None
+    comment: str = ""
+    duration_ms: int | None = None
+    source: str = "app"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    id: str
+    task_id: str
+    annotator_id: str
+    submission_key: str
+    status: RankingStatus
+    ranks: tuple[int, ...] | None
+    display_order: tuple[int, ...]
+    skip_reason: str | None
+    comment: str
+    duration_ms: int | None
+    guidelines_version: int
+    is_late: bool
+    is_extra: bool
+    version: int
+    supersedes_id: str | None
+    source: str
+    created_at: float
+
+
+class SubmitOutcome(StrEnum):
+    """What became of a submission. All four are final: the browser may forget the submission."""
+
+    STORED = "stored"
+    REPEATED = "repeated"  # the same submission had been stored before
+    SUPERSEDED = "superseded"  # this person had already answered the task, in another tab
+    REFUSED = "refused"  # it can't be right: not this task's responses, or not ranks
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    id: str
+    project_id: str
+    config: dict[str, Any]
+    counts: dict[str, Any]
+    content_hash: str
+    created_at: float
+    created_by: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    id: str
+    kind: RunKind
+    status: RunStatus
+    project_id: str | None
+    snapshot_id: str | None
+    reward_run_id: str | None
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    result: dict[str, Any]
+    epoch: int
+    attempt: int
+    step: int
+    total_steps: int | None
+    created_at: float
+    started_at: float | None
+    heartbeat_at: float | None
+    lease_until: float | None
+    ended_at: float | None
+    cancel_requested_at: float | None
+    error_kind: FailureKind | None
+    error_message: str | None
+    created_by: str | None
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    run_id: str
+    seq: int
+    at: float
+    kind: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    """`value` is None where it was not a finite number; a chart then shows a gap."""
+
+    step: int
+    name: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    run_id: str
+    step: int
+    folder: str
+    created_at: float

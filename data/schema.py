@@ -1,0 +1,320 @@
+"""The tables. Every rule of uniqueness stands here, not in code.
+
+Times are seconds since the epoch as double precision; JSON is text that this program wrote. No foreign key cascades:
+nothing that is deleted can take a ranking with it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_N_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _time(name: str, *, nullable: bool = False) -> Column[float]:
+    return Column(name, Double, nullable=nullable)
+
+
+def _json(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=nullable)
+
+
+def _reference(name: str, target: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, ForeignKey(target, ondelete="RESTRICT"), nullable=nullable)
+
+
+person = Table(
+    "person",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("password_hash", Text),
+    Column("is_external", Boolean, nullable=False, server_default=false()),
+    _time("created_at"),
+    _time("disabled_at", nullable=True),
+    CheckConstraint("role in ('annotator', 'reviewer', 'researcher', 'admin')", name="role"),
+    CheckConstraint("not is_external or password_hash is null", name="external_has_no_password"),
+)
+
+# A browser's session, by the hash of its cookie.
+web_session = Table(
+    "web_session",
+    metadata,
+    Column("token_hash", Text, primary_key=True),
+    _reference("person_id", "person.id"),
+    _time("created_at"),
+    _time("expires_at"),
+    Index("ix_web_session_person_id", "person_id"),
+)
+
+# A one-time link with which somebody chooses a password: the first admin (no person yet), or an invited one.
+invitation = Table(
+    "invitation",
+    metadata,
+    Column("token_hash", Text, primary_key=True),
+    _reference("person_id", "person.id", nullable=True),
+    _time("created_at"),
+    _time("expires_at"),
+    _time("used_at", nullable=True),
+)
+
+project = Table(
+    "project",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("k", Integer, nullable=False),
+    Column("overlap", Integer, nullable=False),
+    Column("guidelines", Text, nullable=False),
+    Column("guidelines_version", Integer, nullable=False),
+    _json("skip_reasons"),
+    Column("max_skips", Integer, nullable=False),
+    Column("export_key", Text, nullable=False),
+    Column("nonce", Text, unique=True),
+    _time("created_at"),
+    CheckConstraint("k between 2 and 12", name="k"),
+    CheckConstraint("overlap >= 1", name="overlap"),
+)
+
+prompt = Table(
+    "prompt",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
+    Column("seq", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    _json("messages"),
+    Column("split", Text),
+    Column("external_id", Text),
+    _json("meta"),
+    _time("created_at"),
+    UniqueConstraint("project_id", "fingerprint"),
+    UniqueConstraint("project_id", "seq"),
+    CheckConstraint("split in ('train', 'eval')", name="split"),
+)
+
+# One sampled or imported text. A run that is resumed can't sample the same place twice.
+response = Table(
+    "response",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("prompt_id", "prompt.id"),
+    Column("fingerprint", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    _json("provenance"),
+    _reference("run_id", "run.id", nullable=True),
+    Column("sample_index", Integer),
+    _time("created_at"),
+    UniqueConstraint("run_id", "prompt_id", "sample_index"),
+    Index("ix_response_prompt_id", "prompt_id"),
+)
+
+# One prompt with K responses, to be ranked. The hash is over its responses' fingerprints.
+task = Table(
+    "task",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
+    _reference("prompt_id", "prompt.id"),
+    Column("seq", Integer, nullable=False),
+    Column("responses_hash", Text, nullable=False),
+    Column("is_set_aside", Boolean, nullable=False, server_default=false()),
+    _time("created_at"),
+    UniqueConstraint("prompt_id", "responses_hash"),
+    UniqueConstraint("project_id", "seq"),
+)
+
+# No two responses of a task differ in white space only.
+task_response = Table(
+    "task_response",
+    metadata,
+    Column("task_id", Text, ForeignKey("task.id", ondelete="RESTRICT"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    _reference("response_id", "response.id"),
+    Column("fingerprint", Text, nullable=False),
+    UniqueConstraint("task_id", "fingerprint"),
+    CheckConstraint("position between 0 and 11", name="position"),
+)
+
+# As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done.
+slot = Table(
+    "slot",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("task_id", "task.id"),
+    Column("slot_no", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    _reference("annotator_id", "person.id", nullable=True),
+    Column("lease_token", Text, unique=True),
+    _time("claimed_at", nullable=True),
+    _time("lease_expires_at", nullable=True),
+    _json("display_order", nullable=True),
+    UniqueConstraint("task_id", "slot_no"),
+    CheckConstraint("status in ('free', 'leased', 'done')", name="status"),
+    CheckConstraint("(status = 'free') = (annotator_id is null)", name="free_has_no_annotator"),
+    Index("uq_slot_task_id_annotator_id", "task_id", "annotator_id", unique=True),
+    Index("ix_slot_annotator_id_status", "annotator_id", "status"),
+    Index("ix_slot_status_task_id", "status", "task_id"),
+)
+
+draft = Table(
+    "draft",
+    metadata,
+    Column("task_id", Text, ForeignKey("task.id", ondelete="RESTRICT"), primary_key=True),
+    Column("annotator_id", Text, ForeignKey("person.id", ondelete="RESTRICT"), primary_key=True),
+    _json("body"),
+    _time("at"),
+)
+
+# Append-only. An edit is a new row that supersedes the old one.
+ranking = Table(
+    "ranking",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("task_id", "task.id"),
+    _reference("annotator_id", "person.id"),
+    _reference("slot_id", "slot.id", nullable=True),
+    Column("submission_key", Text, nullable=False, unique=True),
+    Column("status", Text, nullable=False),
+    _json("ranks", nullable=True),
+    _json("display_order"),
+    Column("skip_reason", Text),
+    Column("comment", Text, nullable=False, server_default=""),
+    Column("duration_ms", Integer),
+    Column("guidelines_version", Integer, nullable=False),
+    Column("is_late", Boolean, nullable=False, server_default=false()),
+    Column("is_extra", Boolean, nullable=False, server_default=false()),
+    Column("version", Integer, nullable=False, server_default="1"),
+    _reference("supersedes_id", "ranking.id", nullable=True),
+    _time("superseded_at", nullable=True),
+    Column("source", Text, nullable=False),
+    _time("created_at"),
+    UniqueConstraint("supersedes_id"),
+    CheckConstraint("status in ('ranked', 'skipped')", name="status"),
+    CheckConstraint("(status = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
+    CheckConstraint("(status = 'skipped') = (skip_reason is not null)", name="skipped_has_reason"),
+    Index(
+        "uq_ranking_task_id_annotator_id_current",
+        "task_id",
+        "annotator_id",
+        unique=True,
+        sqlite_where=text("superseded_at is null"),
+        postgresql_where=text("superseded_at is null"),
+    ),
+    Index(
+        "uq_ranking_slot_id_current",
+        "slot_id",
+        unique=True,
+        sqlite_where=text("superseded_at is null and status = 'ranked'"),
+        postgresql_where=text("superseded_at is null and status = 'ranked'"),
+    ),
+    Index("ix_ranking_annotator_id_created_at", "annotator_id", "created_at"),
+)
+
+snapshot = Table(
+    "snapshot",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
+    _json("config"),
+    _json("counts"),
+    Column("content_hash", Text, nullable=False),
+    Column("nonce", Text, unique=True),
+    _reference("created_by", "person.id", nullable=True),
+    _time("created_at"),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    _reference("project_id", "project.id", nullable=True),
+    _reference("snapshot_id", "snapshot.id", nullable=True),
+    _reference("reward_run_id", "run.id", nullable=True),
+    _json("config"),
+    _json("versions"),
+    _json("result"),
+    Column("nonce", Text, unique=True),
+    Column("epoch", Integer, nullable=False, server_default="0"),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("worker_id", Text),
+    Column("step", Integer, nullable=False, server_default="0"),
+    Column("total_steps", Integer),
+    _time("created_at"),
+    _time("started_at", nullable=True),
+    _time("heartbeat_at", nullable=True),
+    _time("lease_until", nullable=True),
+    _time("ended_at", nullable=True),
+    _time("cancel_requested_at", nullable=True),
+    Column("error_kind", Text),
+    Column("error_message", Text),
+    _reference("created_by", "person.id", nullable=True),
+    CheckConstraint("status in ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="status"),
+    CheckConstraint("(status = 'running') = (lease_until is not null)", name="running_has_lease"),
+    Index("ix_run_status_created_at", "status", "created_at"),
+)
+
+run_event = Table(
+    "run_event",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    _time("at"),
+    Column("kind", Text, nullable=False),
+    _json("detail"),
+)
+
+run_metric = Table(
+    "run_metric",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("value", Double),
+)
+
+# Texts that a run wants people to see: samples of a PPO iteration, both sides of a comparison.
+run_sample = Table(
+    "run_sample",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    _json("body"),
+)
+
+checkpoint = Table(
+    "checkpoint",
+    metadata,
+    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("folder", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    _time("created_at"),
+)

@@ -1,0 +1,167 @@
+"""Handing out tasks: a slot is claimed by one annotator for a time, under a token that the answer brings back."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.engine import Tx
+from data.records import Assignment
+from data.schema import draft, ranking, slot, task, task_response
+from data.tasks import get_tasks
+
+LEASE_MINUTES = 30
+Shuffle = Callable[[int], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why there is nothing to rank now: so many tasks are with others, the first may come free at `first_free_at`."""
+
+    n_with_others: int
+    first_free_at: float | None
+
+
+def shuffled(n: int) -> list[int]:
+    """A random order of n responses, from the system's random source: nobody can foresee or repeat it."""
+    order = list(range(n))
+    random.SystemRandom().shuffle(order)
+    return order
+
+
+def held_assignments(tx: Tx, project_id: str, annotator_id: str) -> list[Assignment]:
+    """What the annotator holds in this project, the oldest claim first; a lease that ran out still counts as held
+    as long as nobody else took the slot."""
+    statement = (
+        sa.select(slot)
+        .join(task, slot.c.task_id == task.c.id)
+        .where(
+            task.c.project_id == project_id,
+            slot.c.annotator_id == annotator_id,
+            slot.c.status == "leased",
+            ~task.c.is_set_aside,
+        )
+        .order_by(slot.c.claimed_at, task.c.seq)
+    )
+    return _assignments(tx, tx.rows(statement))
+
+
+def claim_slots(
+    tx: Tx,
+    project_id: str,
+    annotator_id: str,
+    n: int,
+    *,
+    shuffle: Shuffle = shuffled,
+    lease_minutes: float = LEASE_MINUTES,
+) -> list[Assignment]:
+    """Claim up to n slots of tasks that the annotator has not answered and does not hold, in the project's order.
+
+    Free slots and slots whose lease ran out are taken. The display order is drawn here, once per assignment.
+    """
+    now = tx.now()
+    other = slot.alias("other")
+    answered = sa.exists().where(ranking.c.task_id == slot.c.task_id, ranking.c.annotator_id == annotator_id)
+    held = sa.exists().where(other.c.task_id == slot.c.task_id, other.c.annotator_id == annotator_id)
+    is_free = sa.or_(slot.c.status == "free", sa.and_(slot.c.status == "leased", slot.c.lease_expires_at < now))
+    statement = (
+        sa.select(slot.c.id, slot.c.task_id, task.c.seq)
+        .join(task, slot.c.task_id == task.c.id)
+        .where(task.c.project_id == project_id, ~task.c.is_set_aside, is_free, ~answered, ~held)
+        .order_by(task.c.seq, slot.c.slot_no)
+        .limit(n * 4)
+    )
+    if tx.dialect == "postgresql":
+        statement = statement.with_for_update(skip_locked=True, of=slot)
+    claimed: list[str] = []
+    taken_tasks: set[str] = set()
+    for found in tx.rows(statement):
+        if len(claimed) == n:
+            break
+        if found.task_id in taken_tasks:
+            continue
+        size = tx.scalar(sa.select(sa.func.count()).where(task_response.c.task_id == found.task_id))
+        values = {
+            "status": "leased",
+            "annotator_id": annotator_id,
+            "lease_token": secrets.token_urlsafe(16),
+            "claimed_at": now,
+            "lease_expires_at": now + lease_minutes * 60,
+            "display_order": json.dumps(list(shuffle(size))),
+        }
+        tx.execute(sa.update(slot).where(slot.c.id == found.id).values(**values))
+        claimed.append(found.id)
+        taken_tasks.add(found.task_id)
+    rows = tx.rows(sa.select(slot).where(slot.c.id.in_(claimed)).order_by(slot.c.claimed_at)) if claimed else []
+    by_id = {row.id: row for row in rows}
+    return _assignments(tx, [by_id[slot_id] for slot_id in claimed])
+
+
+def extend_leases(tx: Tx, annotator_id: str, project_id: str, lease_minutes: float = LEASE_MINUTES) -> None:
+    """Prolong what the annotator holds: called while the ranking page is open."""
+    own_tasks = sa.select(task.c.id).where(task.c.project_id == project_id)
+    tx.execute(
+        sa.update(slot)
+        .where(slot.c.annotator_id == annotator_id, slot.c.status == "leased", slot.c.task_id.in_(own_tasks))
+        .values(lease_expires_at=tx.now() + lease_minutes * 60)
+    )
+
+
+def waiting(tx: Tx, project_id: str, annotator_id: str) -> Waiting:
+    """What the annotator could rank if others gave it back."""
+    answered = sa.exists().where(ranking.c.task_id == slot.c.task_id, ranking.c.annotator_id == annotator_id)
+    statement = (
+        sa.select(
+            sa.func.count(slot.c.task_id.distinct()).label("number"),
+            sa.func.min(slot.c.lease_expires_at).label("first"),
+        )
+        .join(task, slot.c.task_id == task.c.id)
+        .where(
+            task.c.project_id == project_id,
+            slot.c.status == "leased",
+            slot.c.annotator_id != annotator_id,
+            ~task.c.is_set_aside,
+            ~answered,
+        )
+    )
+    row = tx.row(statement)
+    return Waiting(row.number, row.first) if row is not None else Waiting(0, None)
+
+
+def save_draft(tx: Tx, task_id: str, annotator_id: str, body: dict[str, Any], at: float) -> None:
+    """Keep a half-done ranking. `at` is the browser's time of the change: an older draft never replaces a newer one."""
+    stored = tx.scalar(sa.select(draft.c.at).where(draft.c.task_id == task_id, draft.c.annotator_id == annotator_id))
+    if stored is not None and stored >= at:
+        return
+    values = {"task_id": task_id, "annotator_id": annotator_id, "body": json.dumps(body), "at": at}
+    tx.upsert(draft, values, ["task_id", "annotator_id"])
+
+
+def drop_draft(tx: Tx, task_id: str, annotator_id: str) -> None:
+    tx.execute(sa.delete(draft).where(draft.c.task_id == task_id, draft.c.annotator_id == annotator_id))
+
+
+def _assignments(tx: Tx, rows: Sequence[sa.Row[Any]]) -> list[Assignment]:
+    if not rows:
+        return []
+    tasks = {each.id: each for each in get_tasks(tx, [row.task_id for row in rows])}
+    mine = sa.and_(draft.c.annotator_id == rows[0].annotator_id, draft.c.task_id.in_(tasks))
+    drafts = {row.task_id: json.loads(row.body) | {"at": row.at} for row in tx.rows(sa.select(draft).where(mine))}
+    return [
+        Assignment(
+            slot_id=row.id,
+            task=tasks[row.task_id],
+            annotator_id=row.annotator_id,
+            lease_token=row.lease_token,
+            lease_expires_at=row.lease_expires_at,
+            display_order=tuple(json.loads(row.display_order)),
+            draft=drafts.get(row.task_id),
+        )
+        for row in rows
+    ]

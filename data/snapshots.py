@@ -1,0 +1,199 @@
+"""Snapshots: a frozen set of judgements under an id and a content hash. The row is here, the files are Parquet.
+
+groups.parquet   one row per ranking: the prompt, its responses, their ranks
+pairs.parquet    one row per preference pair derived from the groups
+manifest.json    what it is, how it was made, every count, the hash of each file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from data.engine import Tx
+from data.errors import NotFound
+from data.records import Messages, Snapshot, Split
+from data.schema import snapshot
+
+GROUPS, PAIRS, MANIFEST = "groups.parquet", "pairs.parquet", "manifest.json"
+ROWS_PER_CHUNK = 5_000
+
+MESSAGE_LIST = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+GROUP_COLUMNS = pa.schema(
+    [
+        ("ranking_id", pa.string()),
+        ("task_id", pa.string()),
+        ("prompt_id", pa.string()),
+        ("split", pa.string()),
+        ("messages", MESSAGE_LIST),
+        ("responses", pa.list_(pa.string())),
+        ("response_ids", pa.list_(pa.string())),
+        ("models", pa.list_(pa.string())),
+        ("ranks", pa.list_(pa.int32())),
+        ("annotator", pa.string()),
+        ("weight", pa.float64()),
+    ]
+)
+PAIR_COLUMNS = pa.schema(
+    [
+        ("prompt_id", pa.string()),
+        ("ranking_id", pa.string()),
+        ("split", pa.string()),
+        ("messages", MESSAGE_LIST),
+        ("chosen", pa.string()),
+        ("rejected", pa.string()),
+        ("chosen_id", pa.string()),
+        ("rejected_id", pa.string()),
+        ("rank_distance", pa.int32()),
+        ("annotator", pa.string()),
+        ("weight", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie."""
+
+    ranking_id: str
+    task_id: str
+    prompt_id: str
+    split: Split
+    messages: Messages
+    responses: tuple[str, ...]
+    response_ids: tuple[str, ...]
+    models: tuple[str, ...]
+    ranks: tuple[int, ...]
+    annotator: str
+    weight: float
+
+    def as_row(self) -> dict[str, Any]:
+        return {name: _plain(getattr(self, name)) for name in GROUP_COLUMNS.names}
+
+
+def group_from_row(row: dict[str, Any]) -> Group:
+    """The inverse of `Group.as_row`."""
+    fields = dict(row)
+    for name in ("responses", "response_ids", "models", "ranks"):
+        fields[name] = tuple(fields[name])
+    fields["split"] = Split(row["split"])
+    fields["messages"] = tuple(dict(each) for each in row["messages"])
+    return Group(**fields)
+
+
+def save_snapshot(
+    tx: Tx,
+    snapshot_id: str,
+    project_id: str,
+    config: dict[str, Any],
+    counts: dict[str, Any],
+    content_hash: str,
+    *,
+    nonce: str | None,
+    created_by: str | None,
+) -> Snapshot:
+    """Record a snapshot whose files are in place; a repeated `nonce` returns the one it made the first time."""
+    values = {
+        "id": snapshot_id,
+        "project_id": project_id,
+        "config": json.dumps(config, sort_keys=True),
+        "counts": json.dumps(counts, sort_keys=True),
+        "content_hash": content_hash,
+        "nonce": nonce,
+        "created_by": created_by,
+        "created_at": tx.now(),
+    }
+    if tx.insert_ignoring(snapshot, values):
+        return get_snapshot(tx, snapshot_id)
+    row = tx.row(sa.select(snapshot.c.id).where(snapshot.c.nonce == nonce))
+    return get_snapshot(tx, row.id if row is not None else snapshot_id)
+
+
+def get_snapshot(tx: Tx, snapshot_id: str) -> Snapshot:
+    """Raises NotFound."""
+    row = tx.row(sa.select(snapshot).where(snapshot.c.id == snapshot_id))
+    if row is None:
+        raise NotFound(f"no snapshot {snapshot_id!r}; `rankloop snapshot create` makes one")
+    return _as_snapshot(row)
+
+
+def snapshot_of_nonce(tx: Tx, nonce: str) -> Snapshot | None:
+    row = tx.row(sa.select(snapshot).where(snapshot.c.nonce == nonce))
+    return None if row is None else _as_snapshot(row)
+
+
+def list_snapshots(tx: Tx, project_id: str | None = None) -> list[Snapshot]:
+    """Snapshots, the newest first."""
+    statement = sa.select(snapshot).order_by(snapshot.c.created_at.desc(), snapshot.c.id.desc())
+    if project_id is not None:
+        statement = statement.where(snapshot.c.project_id == project_id)
+    return [_as_snapshot(row) for row in tx.rows(statement)]
+
+
+def write_parquet(path: Path, columns: pa.Schema, rows: Iterable[dict[str, Any]]) -> int:
+    """Write rows to a Parquet file in chunks; return their number."""
+    written, chunk = 0, []
+    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+        for row in rows:
+            chunk.append(row)
+            if len(chunk) == ROWS_PER_CHUNK:
+                writer.write_table(pa.Table.from_pylist(chunk, schema=columns))
+                written, chunk = written + len(chunk), []
+        writer.write_table(pa.Table.from_pylist(chunk, schema=columns))
+    return written + len(chunk)
+
+
+def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file without holding them all. Raises NotFound where there is no such file."""
+    if not path.is_file():
+        raise NotFound(f"the file {path} is missing: the snapshot's folder was moved or not copied to this machine")
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK):
+            yield from batch.to_pylist()
+
+
+def read_groups(folder: Path) -> Iterator[Group]:
+    """The groups of the snapshot in `folder`, in their frozen order."""
+    for row in read_parquet(folder / GROUPS):
+        yield group_from_row(row)
+
+
+def content_hash(groups: Iterable[Group]) -> str:
+    """SHA-256 over the groups in their order: the same judgements, texts and splits give the same hash."""
+    digest = hashlib.sha256()
+    for group in groups:
+        digest.update(json.dumps(group.as_row(), sort_keys=True, ensure_ascii=False).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value.value if isinstance(value, Split) else value
+
+
+def _as_snapshot(row: sa.Row[Any]) -> Snapshot:
+    return Snapshot(
+        id=row.id,
+        project_id=row.project_id,
+        config=json.loads(row.config),
+        counts=json.loads(row.counts),
+        content_hash=row.content_hash,
+        created_at=row.created_at,
+        created_by=row.created_by,
+    )

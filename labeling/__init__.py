@@ -1,0 +1,1 @@
+"""What annotators mean: ranks, pairs, sessions, imports, snapshots, exports. No model, no screen."""

@@ -1,0 +1,224 @@
+"""Import prompts, finished responses and finished rankings from files. A dry run counts and stores nothing.
+
+What is wrong with a line is reported with its number; everything else goes in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data.errors import InvalidInput, NotFound
+from data.files import Problem, read_rows
+from data.people import external_annotator
+from data.projects import get_project
+from data.prompts import add_prompts, known_fingerprints, prompt_by_external_id, prompt_id_of
+from data.rankings import save_ranking
+from data.records import NewPrompt, NewRanking, RankingStatus, SubmitOutcome
+from data.store import Store, Tx
+from data.tasks import add_task
+from data.text import messages_fingerprint
+from labeling.parse import ParsedRanking, parse_prompt, parse_ranking, parse_responses
+from labeling.ranks import competition_ranks
+from labeling.readers import READERS
+
+ROWS_PER_TRANSACTION = 500
+MAX_PROBLEMS_SHOWN = 50
+_NumberedRow = tuple[int, dict[str, Any]]
+
+
+@dataclass
+class ImportReport:
+    """What an import did, or would do. `counts` names everything that went in or was known, and how often."""
+
+    file: str
+    dry_run: bool
+    n_rows: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+    n_problems: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add_problem(self, problem: Problem) -> None:
+        self.n_problems += 1
+        if len(self.problems) < MAX_PROBLEMS_SHOWN:
+            self.problems.append(problem)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as one JSON object."""
+        shown = [{"line": problem.line, "message": problem.message} for problem in self.problems]
+        head = {"file": self.file, "dry_run": self.dry_run, "rows": self.n_rows, **self.counts}
+        return head | {"refused": self.n_problems, "problems": shown, "examples": self.examples}
+
+
+def import_prompts(
+    store: Store,
+    project_id: str,
+    path: Path,
+    *,
+    name: str | None = None,
+    prompt_field: str | None = None,
+    dry_run: bool = False,
+) -> ImportReport:
+    """Add the prompts of a file. Counts: `new`, `known` (in the project or earlier in the file)."""
+    report = ImportReport(name or path.name, dry_run)
+    report.counts.update(new=0, known=0)
+    with store.read() as tx:
+        get_project(tx, project_id)
+    seen: set[str] = set()
+    for chunk in _chunks(_rows(report, path)):
+        batch = _parse_prompts(chunk, prompt_field, report)
+        if dry_run:
+            with store.read() as tx:
+                known = known_fingerprints(tx, project_id, batch)
+            for prompt in batch:
+                fingerprint = messages_fingerprint(prompt.messages)
+                report.counts["known" if fingerprint in known | seen else "new"] += 1
+                seen.add(fingerprint)
+        else:
+            with store.begin() as tx:
+                added = add_prompts(tx, project_id, batch)
+            report.counts.update(new=added.n_new, known=added.n_known)
+    return report
+
+
+def _parse_prompts(chunk: list[_NumberedRow], prompt_field: str | None, report: ImportReport) -> list[NewPrompt]:
+    prompts = []
+    for line, row in chunk:
+        try:
+            prompts.append(parse_prompt(row, prompt_field))
+        except InvalidInput as error:
+            report.add_problem(Problem(line, str(error)))
+    for prompt in prompts[: 3 - len(report.examples)]:
+        report.examples.append(prompt.messages[-1]["content"][:300])
+    return prompts
+
+
+def import_responses(
+    store: Store, project_id: str, path: Path, *, name: str | None = None, dry_run: bool = False
+) -> ImportReport:
+    """Add finished responses; each row with two or more distinct ones becomes a task to rank.
+
+    Counts: `tasks`, `known` (the prompt has a task of just these texts), `responses`, `doubles` (equal texts in a row).
+    """
+    report = ImportReport(name or path.name, dry_run)
+    report.counts.update(tasks=0, known=0, responses=0, doubles=0)
+    with store.read() as tx:
+        overlap = get_project(tx, project_id).overlap
+    for chunk in _chunks(_rows(report, path), whole=dry_run):
+        with _transaction(store, dry_run) as tx:
+            for line, row in chunk:
+                try:
+                    _add_response_row(tx, project_id, row, overlap, report)
+                except (InvalidInput, NotFound) as error:
+                    report.add_problem(Problem(line, str(error)))
+    return report
+
+
+def import_rankings(
+    store: Store,
+    project_id: str,
+    path: Path,
+    *,
+    name: str | None = None,
+    format_name: str = "native",
+    dry_run: bool = False,
+) -> ImportReport:
+    """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
+
+    Counts: `rankings`, `skips`, `known` (this annotator's answer to these texts is there), `doubles`.
+    """
+    if format_name not in READERS:
+        raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
+    report = ImportReport(name or path.name, dry_run)
+    report.counts.update(rankings=0, skips=0, known=0, doubles=0)
+    with store.read() as tx:
+        get_project(tx, project_id)
+    for chunk in _chunks(_rows(report, path), whole=dry_run):
+        with _transaction(store, dry_run) as tx:
+            for line, row in chunk:
+                try:
+                    for native in READERS[format_name](row):
+                        _add_ranking(tx, project_id, parse_ranking(native), report)
+                except (InvalidInput, KeyError, TypeError, ValueError, AttributeError) as error:
+                    message = str(error) if isinstance(error, InvalidInput) else f"not {format_name}: {error!r}"
+                    report.add_problem(Problem(line, message))
+    return report
+
+
+def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int, report: ImportReport) -> None:
+    responses = parse_responses(row)
+    if "prompt_id" in row:
+        prompt_id = prompt_by_external_id(tx, project_id, str(row["prompt_id"]))
+    else:
+        prompt_id = prompt_id_of(tx, project_id, parse_prompt(row))
+    made = add_task(tx, project_id, prompt_id, responses, slots=overlap)
+    doubles = sum(position is None for position in made.positions)
+    report.counts["tasks" if made.is_new else "known"] += 1
+    report.counts["responses"] += len(responses) - doubles if made.is_new else 0
+    report.counts["doubles"] += doubles
+
+
+def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, report: ImportReport) -> None:
+    prompt_id = prompt_id_of(tx, project_id, parsed.prompt)
+    made = add_task(tx, project_id, prompt_id, parsed.responses, slots=0)
+    kept = [place for place, position in enumerate(made.positions) if position is not None]
+    report.counts["doubles"] += len(parsed.responses) - len(kept)
+    ranks = None
+    if parsed.ranks is not None:
+        by_position = {made.positions[place]: parsed.ranks[place] for place in kept}
+        ordered = [by_position[position] for position in range(len(kept))]
+        ranks = competition_ranks([1 + len({other for other in ordered if other < rank}) for rank in ordered])
+    annotator_id = external_annotator(tx, project_id, parsed.annotator)
+    key = hashlib.sha256(json.dumps([made.task_id, annotator_id, ranks]).encode()).hexdigest()[:40]
+    new = NewRanking(
+        task_id=made.task_id,
+        annotator_id=annotator_id,
+        submission_key=f"import-{key}",
+        status=RankingStatus.RANKED if ranks else RankingStatus.SKIPPED,
+        ranks=ranks,
+        display_order=tuple(range(len(kept))),
+        skip_reason=None if ranks else parsed.skip_reason,
+        comment=parsed.comment,
+        duration_ms=parsed.duration_ms,
+        source="import",
+    )
+    if save_ranking(tx, new) is SubmitOutcome.STORED:
+        report.counts["rankings" if ranks else "skips"] += 1
+    else:
+        report.counts["known"] += 1
+
+
+def _rows(report: ImportReport, path: Path) -> Iterator[_NumberedRow]:
+    for row in read_rows(path, report.file):
+        report.n_rows += 1
+        if isinstance(row, Problem):
+            report.add_problem(row)
+        else:
+            yield row.line, row.value
+    if report.n_rows == 0:
+        raise InvalidInput(f"{report.file}: the file has no rows")
+
+
+def _chunks(rows: Iterator[_NumberedRow], *, whole: bool = False) -> Iterator[list[_NumberedRow]]:
+    """Rows in lots of one transaction each; `whole`: all in one, so that a rehearsal sees doubles across lots."""
+    chunk = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == ROWS_PER_TRANSACTION and not whole:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+@contextlib.contextmanager
+def _transaction(store: Store, dry_run: bool) -> Iterator[Tx]:
+    with store.rehearse() if dry_run else store.begin() as tx:
+        yield tx

@@ -1,0 +1,284 @@
+"""From a project's rankings to a frozen snapshot: plan (a dry run with every count), then freeze.
+
+The split is by prompt, never by pair: all judgements of a prompt are on one side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from data.engine import Store, Tx
+from data.errors import InvalidInput
+from data.fields import option
+from data.paths import Home
+from data.projects import export_key, get_project
+from data.prompts import get_splits
+from data.rankings import count_superseded, current_rankings
+from data.records import Ranking, RankingStatus, Snapshot, Split, Task
+from data.snapshots import (
+    GROUP_COLUMNS,
+    GROUPS,
+    MANIFEST,
+    PAIR_COLUMNS,
+    PAIRS,
+    Group,
+    content_hash,
+    file_hash,
+    read_groups,
+    save_snapshot,
+    snapshot_of_nonce,
+    write_parquet,
+)
+from data.tasks import get_tasks
+from labeling.pairs import count_ties, pairs_from_ranks
+from labeling.ranks import is_all_tied
+
+SCHEMA_VERSION = 1
+_TASKS_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class SnapshotConfig:
+    """What goes into a snapshot."""
+
+    eval_share: float = option(0.1, "share of prompts held out, where their import named no side", min=0.0, max=0.9)
+    seed: int = option(0, "which prompts are held out", min=0, max=2**31 - 1)
+    include_extra: bool = option(False, "use answers that came after the task had all the annotators it wanted")
+
+
+@dataclass
+class Plan:
+    """What a snapshot would hold. `counts` says everything that is kept and everything left out, with its reason."""
+
+    config: SnapshotConfig
+    counts: dict[str, Any]
+    examples: list[dict[str, str]]
+
+
+def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig) -> Plan:
+    """Count what a snapshot would hold, and show three of its pairs in words. Nothing is stored."""
+    with store.read() as tx:
+        get_project(tx, project_id)
+        counter = _Counter(count_superseded(tx, project_id))
+        for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
+            pass
+    return Plan(config, counter.as_counts(), counter.examples)
+
+
+def freeze_snapshot(
+    store: Store,
+    home: Home,
+    project_id: str,
+    config: SnapshotConfig,
+    *,
+    nonce: str | None = None,
+    created_by: str | None = None,
+) -> Snapshot:
+    """Write the snapshot's files, then its row. A repeated `nonce` returns the snapshot it made the first time.
+
+    Raises InvalidInput if no pair would be in it.
+    """
+    if nonce is not None:
+        with store.read() as tx:
+            found = snapshot_of_nonce(tx, nonce)
+        if found is not None:
+            return found
+    with store.read() as tx:
+        snapshot_id = tx.new_id()
+        staging = home.snapshot_folder(f".staging-{snapshot_id}")
+        staging.mkdir(parents=True)
+        try:
+            counter = _Counter(count_superseded(tx, project_id))
+            groups = counter.watch(iter_groups(tx, project_id, config, counter))
+            write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in groups))
+            counts = counter.as_counts()
+            if not counts["pairs"]:
+                raise InvalidInput(_nothing_to_freeze(counts))
+            write_parquet(staging / PAIRS, PAIR_COLUMNS, iter_pairs(read_groups(staging)))
+            digest = content_hash(read_groups(staging))
+            _write_manifest(staging, snapshot_id, config, counts, digest, counter.examples)
+            staging.rename(home.snapshot_folder(snapshot_id))
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    with store.begin() as tx:
+        return save_snapshot(
+            tx, snapshot_id, project_id, asdict(config), counts, digest, nonce=nonce, created_by=created_by
+        )
+
+
+def iter_groups(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter) -> Iterator[Group]:
+    """Yield the project's usable rankings as groups, by task and time; count the others by reason."""
+    key = export_key(tx, project_id)
+    used = Counter[str]()  # usable rankings by prompt: a prompt's groups share the weight 1
+    for _, task_prompt in _usable(tx, project_id, config, None):
+        used[task_prompt] += 1
+    splits = split_prompts(get_splits(tx, project_id), set(used), config)
+    batch: list[Ranking] = []
+    for ranking, _ in _usable(tx, project_id, config, counter):
+        batch.append(ranking)
+        if len(batch) == _TASKS_AT_ONCE:
+            yield from _groups(tx, batch, used, splits, key)
+            batch = []
+    yield from _groups(tx, batch, used, splits, key)
+
+
+def split_prompts(
+    known: dict[str, tuple[str, Split | None]], wanted: set[str], config: SnapshotConfig
+) -> dict[str, Split]:
+    """Give each wanted prompt its side: the one that its import named, else by the order of a hash.
+
+    `known`: prompt id -> (fingerprint, named split). Of n prompts without a name, round(share * n) are held out, and
+    at least one of five or more; the same prompts and seed give the same sides on any machine.
+    """
+    open_ones = [prompt_id for prompt_id in wanted if known[prompt_id][1] is None]
+    open_ones.sort(key=lambda prompt_id: hashlib.sha256(f"{config.seed}:{known[prompt_id][0]}".encode()).digest())
+    n_eval = round(config.eval_share * len(open_ones))
+    if config.eval_share > 0 and len(open_ones) >= 5:
+        n_eval = max(n_eval, 1)
+    sides = {prompt_id: Split.EVAL if place < n_eval else Split.TRAIN for place, prompt_id in enumerate(open_ones)}
+    return sides | {prompt_id: side for prompt_id in wanted if (side := known[prompt_id][1]) is not None}
+
+
+def iter_pairs(groups: Iterator[Group]) -> Iterator[dict[str, Any]]:
+    """The preference pairs of groups, as rows of pairs.parquet. A pair's weight is its group's over its pairs."""
+    for group in groups:
+        pairs = pairs_from_ranks(group.ranks)
+        for pair in pairs:
+            yield {
+                "prompt_id": group.prompt_id,
+                "ranking_id": group.ranking_id,
+                "split": group.split.value,
+                "messages": list(group.messages),
+                "chosen": group.responses[pair.chosen],
+                "rejected": group.responses[pair.rejected],
+                "chosen_id": group.response_ids[pair.chosen],
+                "rejected_id": group.response_ids[pair.rejected],
+                "rank_distance": pair.rank_distance,
+                "annotator": group.annotator,
+                "weight": group.weight / len(pairs),
+            }
+
+
+def pseudonym(key: str, annotator_id: str) -> str:
+    """A name for an annotator that is stable in one project and says nothing outside it."""
+    return hmac.new(key.encode(), annotator_id.encode(), hashlib.sha256).hexdigest()[:12]
+
+
+class _Counter:
+    """Counts groups as they pass, and keeps three pairs as examples."""
+
+    def __init__(self, n_superseded: int) -> None:
+        self.left_out = Counter[str](skipped=0, all_tied=0, extra=0)
+        self.n_superseded = n_superseded
+        self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, late=0)
+        self.k = Counter[str]()
+        self.prompts: dict[str, Split] = {}
+        self.annotators: set[str] = set()
+        self.examples: list[dict[str, str]] = []
+
+    def watch(self, groups: Iterator[Group]) -> Iterator[Group]:
+        for group in groups:
+            pairs = pairs_from_ranks(group.ranks)
+            is_eval = group.split is Split.EVAL
+            self.totals.update(groups=1, pairs=len(pairs), ties=count_ties(group.ranks))
+            self.totals.update(groups_eval=is_eval, pairs_eval=len(pairs) if is_eval else 0)
+            self.k[str(len(group.ranks))] += 1
+            self.prompts[group.prompt_id] = group.split
+            self.annotators.add(group.annotator)
+            if len(self.examples) < 3:
+                first = pairs[0]
+                texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
+                self.examples.append(dict(zip(("prompt", "chosen", "rejected"), (t[:500] for t in texts), strict=True)))
+            yield group
+
+    def as_counts(self) -> dict[str, Any]:
+        n_eval = sum(side is Split.EVAL for side in self.prompts.values())
+        return {
+            "rankings_used": self.totals["groups"],
+            "rankings_train": self.totals["groups"] - self.totals["groups_eval"],
+            "rankings_eval": self.totals["groups_eval"],
+            "rankings_late": self.totals["late"],
+            "pairs": self.totals["pairs"],
+            "pairs_train": self.totals["pairs"] - self.totals["pairs_eval"],
+            "pairs_eval": self.totals["pairs_eval"],
+            "ties": self.totals["ties"],
+            "prompts": len(self.prompts),
+            "prompts_train": len(self.prompts) - n_eval,
+            "prompts_eval": n_eval,
+            "annotators": len(self.annotators),
+            "responses_per_ranking": dict(sorted(self.k.items(), key=lambda each: int(each[0]))),
+            "left_out": dict(self.left_out) | {"replaced_by_an_edit": self.n_superseded},
+        }
+
+
+def _usable(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter | None) -> Iterator[tuple[Ranking, str]]:
+    """Yield (ranking, prompt id) of what can be used; count what can't."""
+    for ranking, prompt_id in current_rankings(tx, project_id):
+        reason = None
+        if ranking.status is RankingStatus.SKIPPED:
+            reason = "skipped"
+        elif ranking.is_extra and not config.include_extra:
+            reason = "extra"
+        elif ranking.ranks is None or is_all_tied(ranking.ranks):
+            reason = "all_tied"
+        if reason is None:
+            if counter is not None and ranking.is_late:
+                counter.totals["late"] += 1
+            yield ranking, prompt_id
+        elif counter is not None:
+            counter.left_out[reason] += 1
+
+
+def _groups(tx: Tx, rankings: list[Ranking], used: Counter[str], splits: dict[str, Split], key: str) -> Iterator[Group]:
+    tasks: dict[str, Task] = {each.id: each for each in get_tasks(tx, list({each.task_id for each in rankings}))}
+    for ranking in rankings:
+        task = tasks[ranking.task_id]
+        yield Group(
+            ranking_id=ranking.id,
+            task_id=task.id,
+            prompt_id=task.prompt_id,
+            split=splits[task.prompt_id],
+            messages=task.messages,
+            responses=tuple(response.text for response in task.responses),
+            response_ids=tuple(response.id for response in task.responses),
+            models=tuple(response.model for response in task.responses),
+            ranks=ranking.ranks or (),
+            annotator=pseudonym(key, ranking.annotator_id),
+            weight=1.0 / used[task.prompt_id],
+        )
+
+
+def _write_manifest(
+    folder: Path,
+    snapshot_id: str,
+    config: SnapshotConfig,
+    counts: dict[str, Any],
+    digest: str,
+    examples: list[dict[str, str]],
+) -> None:
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "snapshot": snapshot_id,
+        "statement": "rank 1 is best; equal ranks are a tie and give no pair",
+        "split": "by prompt",
+        "weights": "the groups of a prompt share the weight 1; a pair has its group's weight over its number of pairs",
+        "config": asdict(config),
+        "counts": counts,
+        "content_hash": digest,
+        "files": {name: {"sha256": file_hash(folder / name)} for name in (GROUPS, PAIRS)},
+        "examples": examples,
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def _nothing_to_freeze(counts: dict[str, Any]) -> str:
+    reasons = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts["left_out"].items() if number)
+    return f"there is no pair to freeze: {reasons or 'nothing has been ranked yet'}; rank some tasks first"

@@ -1,0 +1,217 @@
+"""What a run of each kind is asked to do: frozen dataclasses, standard library only.
+
+The help on a field is the help everywhere: on the command line, in the forms, in the documentation.
+Defaults and their sources: docs/design.md, section "Defaults".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from data.errors import InvalidConfig
+from data.fields import option
+from data.records import RunKind
+
+DEMO_MODEL = "demo"
+MACHINE, SAMPLING, OPTIMISER, ALGORITHM = "machine", "sampling", "optimiser", "algorithm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineConfig:
+    """Where and in which precision a run computes: the same for every kind."""
+
+    seed: int = option(0, "seed of everything random in the run", min=0, max=2**31 - 1, group=MACHINE)
+    device: str = option(
+        "auto", "where to compute; auto takes CUDA, then MPS, then the CPU",
+        choices=("auto", "cuda", "mps", "cpu"), group=MACHINE,
+    )  # fmt: skip
+    precision: str = option(
+        "auto", "auto: bf16 autocast over fp32 master weights on CUDA, fp32 elsewhere",
+        choices=("auto", "fp32", "bf16"), group=MACHINE,
+    )  # fmt: skip
+    threads: int = option(0, "CPU threads of torch; 0 leaves the choice to torch", min=0, max=256, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationConfig(MachineConfig):
+    """How responses are sampled. Every field is passed on; a model's own defaults never count."""
+
+    max_new_tokens: int = option(256, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    temperature: float = option(1.0, "sampling temperature", min=0.01, max=10.0, group=SAMPLING)
+    top_k: int = option(0, "sample from the k most likely tokens; 0: from all", min=0, max=10_000, group=SAMPLING)
+    top_p: float = option(1.0, "sample from the smallest set with this much probability", min=0.01, max=1.0,
+                          group=SAMPLING)  # fmt: skip
+    batch_size: int = option(8, "prompts generated together", unit="prompts", min=1, max=4096, group=SAMPLING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig(GenerationConfig):
+    """Sample K distinct responses for each prompt and make them tasks to rank."""
+
+    model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, or run:ID")
+    k: int = option(4, "responses per prompt", min=1, max=12)
+    split: str = option("all", "which prompts", choices=("all", "train", "eval"))
+    limit: int = option(0, "at most so many prompts; 0: all", min=0)
+    only_new: bool = option(True, "leave out prompts that have a task already")
+    make_tasks: bool = option(True, "hand the responses out to be ranked")
+    max_resamples: int = option(3, "how often a repeated response is drawn again", min=0, max=20)
+    max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
+
+    def __post_init__(self) -> None:
+        if self.make_tasks and self.k < 2:
+            raise InvalidConfig(f"k = {self.k}: a ranking needs at least 2 responses per prompt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(MachineConfig):
+    """What every training run has."""
+
+    model: str = option("", "what to start from: 'demo', a folder, a hub id, or run:ID; empty: the model that was "
+                        "sampled")  # fmt: skip
+    adapter: str = option("lora", "train low-rank adapters, or every weight", choices=("lora", "full"))
+    lora_rank: int = option(16, "rank of the adapters", min=1, max=512, group=OPTIMISER)
+    lora_alpha: int = option(32, "scale of the adapters is alpha / rank", min=1, max=1024, group=OPTIMISER)
+    max_grad_norm: float = option(1.0, "gradients are clipped to this norm", min=1e-6, group=OPTIMISER)
+    checkpoint_every: int = option(25, "steps between checkpoints", unit="steps", min=1, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig(TrainConfig):
+    """Train a pairwise reward model on whole rankings (Ouyang et al. 2022, section 3.5)."""
+
+    epochs: int = option(1, "passes over the rankings; more than one overfits", min=1, max=100, group=OPTIMISER)
+    batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
+    micro_batch_prompts: int = option(4, "rankings per forward pass", unit="rankings", min=1, group=MACHINE)
+    learning_rate: float = option(1e-4, "peak; cosine down to a tenth (full training: 9e-6)", min=0.0, group=OPTIMISER)
+    warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
+    weight_decay: float = option(0.0, "decay of the weights", min=0.0, group=OPTIMISER)
+    max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
+    centring: float = option(0.0, "weight of the squared mean score of a prompt in the loss", min=0.0, group=ALGORITHM)
+    eval_every: int = option(25, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
+
+    def __post_init__(self) -> None:
+        if self.batch_prompts % min(self.micro_batch_prompts, self.batch_prompts):
+            raise InvalidConfig(
+                f"batch_prompts = {self.batch_prompts} is not divisible by micro_batch_prompts = "
+                f"{self.micro_batch_prompts}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(TrainConfig, GenerationConfig):
+    """Train a policy against a reward model with PPO (Ouyang et al. 2022; Schulman et al. 2017)."""
+
+    max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    prompts_file: str = option("", "prompts from this file instead of the snapshot's project")
+    iterations: int = option(50, "rollouts, each with its updates", min=1, max=1_000_000)
+    prompts_per_iteration: int = option(32, "prompts of a rollout", unit="prompts", min=1, group=SAMPLING)
+    responses_per_prompt: int = option(1, "responses sampled for each of them", min=1, max=64, group=SAMPLING)
+    max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
+    ppo_epochs: int = option(2, "passes over a rollout", min=1, max=20, group=OPTIMISER)
+    minibatches: int = option(1, "steps per pass", min=1, max=1024, group=OPTIMISER)
+    micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
+    learning_rate: float = option(1e-5, "of the policy (LoRA 1e-5 to 3e-4, full 1e-6 to 3e-6)", min=0.0,
+                                  group=OPTIMISER)  # fmt: skip
+    critic_learning_rate: float = option(9e-6, "of the critic", min=0.0, group=OPTIMISER)
+    critic_warmup: int = option(0, "iterations that train the critic alone", min=0, group=OPTIMISER)
+    kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
+    kl_target: float | None = option(None, "adapt kl_coef towards this KL", unit="nats per response", min=0.0,
+                                     group=ALGORITHM)  # fmt: skip
+    kl_horizon: int = option(10_000, "responses over which kl_coef adapts", min=1, group=ALGORITHM)
+    kl_place: str = option("reward", "KL in the reward of each token, or in the loss", choices=("reward", "loss"),
+                           group=ALGORITHM)  # fmt: skip
+    kl_estimator: str = option("k1", "estimate of the KL in the loss", choices=("k1", "k2", "k3"), group=ALGORITHM)
+    gamma: float = option(1.0, "discount", min=0.0, max=1.0, group=ALGORITHM)
+    gae_lambda: float = option(0.95, "lambda of the advantages", min=0.0, max=1.0, group=ALGORITHM)
+    clip_range: float = option(0.2, "epsilon of the clipped surrogate", min=0.0, group=ALGORITHM)
+    value_clip_range: float | None = option(0.2, "clip of the value; none: plain squared error", min=0.0,
+                                            group=ALGORITHM)  # fmt: skip
+    loss_mean: str = option("token", "mean of the policy loss over tokens, or over responses",
+                            choices=("token", "response"), group=ALGORITHM)  # fmt: skip
+    entropy_coef: float = option(0.0, "weight of an entropy bonus", min=0.0, group=ALGORITHM)
+    ptx_coef: float = option(0.0, "weight of a language-model loss on best-ranked responses (PPO-ptx)", min=0.0,
+                             group=ALGORITHM)  # fmt: skip
+    max_update_kl: float | None = option(None, "stop a rollout's updates when KL(old, new) passes this",
+                                         unit="nats per token", min=0.0, group=ALGORITHM)  # fmt: skip
+    missing_eos_penalty: float = option(1.0, "taken from the score of a response that does not end", min=0.0,
+                                        group=ALGORITHM)  # fmt: skip
+    scale_scores: bool = option(False, "divide scores by their standard deviation on the SFT responses",
+                                group=ALGORITHM)  # fmt: skip
+    sample_rows: int = option(8, "responses of each iteration to show", min=0, max=64, group=MACHINE)
+
+    def __post_init__(self) -> None:
+        rows = self.prompts_per_iteration * self.responses_per_prompt
+        if rows % self.minibatches:
+            raise InvalidConfig(
+                f"{self.prompts_per_iteration} prompts x {self.responses_per_prompt} responses = {rows} responses per "
+                f"iteration can't be cut into {self.minibatches} equal minibatches"
+            )
+
+    @property
+    def responses_per_iteration(self) -> int:
+        return self.prompts_per_iteration * self.responses_per_prompt
+
+    @property
+    def minibatch_size(self) -> int:
+        return self.responses_per_iteration // self.minibatches
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(TrainConfig):
+    """What TRL's own trainers are asked: SFT and DPO."""
+
+    epochs: int = option(1, "passes over the data", min=1, max=100, group=OPTIMISER)
+    batch_size: int = option(8, "examples per step", min=1, group=OPTIMISER)
+    micro_batch_size: int = option(4, "examples per forward pass", min=1, group=MACHINE)
+    max_length: int = option(1024, "longest prompt with response", unit="tokens", min=8)
+
+    def __post_init__(self) -> None:
+        if self.batch_size % min(self.micro_batch_size, self.batch_size):
+            raise InvalidConfig(
+                f"batch_size = {self.batch_size} is not divisible by micro_batch_size = {self.micro_batch_size}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SFTConfig(FinetuneConfig):
+    """Fine-tune on the best-ranked response of each ranking, with TRL's SFTTrainer."""
+
+    learning_rate: float = option(2e-4, "peak (full training: 2e-5)", min=0.0, group=OPTIMISER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPOConfig(FinetuneConfig):
+    """Direct preference optimisation on the snapshot's pairs, with TRL's DPOTrainer (Rafailov et al. 2023)."""
+
+    learning_rate: float = option(5e-5, "peak (full training: 1e-6)", min=0.0, group=OPTIMISER)
+    beta: float = option(0.1, "weight of the implicit KL", min=0.0, group=ALGORITHM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig(MachineConfig):
+    """Score prompts with responses from a file by a reward model."""
+
+    input_file: str = option("", "rows with a prompt and its responses")
+    batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(GenerationConfig):
+    """Sample two models on the same prompts, and score both by a reward model where one is named."""
+
+    model_a: str = option(DEMO_MODEL, "the first model")
+    model_b: str = option("", "the second model, such as run:ID of a PPO run")
+    prompt: str = option("", "the prompt; empty: prompts of the project's held-out side")
+    limit: int = option(8, "at most so many held-out prompts", min=1, max=1000)
+    max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
+
+
+CONFIGS: dict[RunKind, type] = {
+    RunKind.SAMPLE: SampleConfig,
+    RunKind.REWARD: RewardConfig,
+    RunKind.PPO: PPOConfig,
+    RunKind.SFT: SFTConfig,
+    RunKind.DPO: DPOConfig,
+    RunKind.SCORE: ScoreConfig,
+    RunKind.COMPARE: CompareConfig,
+}

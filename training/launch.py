@@ -1,0 +1,150 @@
+"""Queue a run, wait for it, cancel it: what the screens and the command line do. No torch here.
+
+A run is a row. Whoever queues it is done; a worker (`training.supervisor`) does it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data.errors import InvalidConfig, InvalidInput, WorkFailed
+from data.fields import from_dict, to_dict
+from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
+from data.projects import get_project
+from data.records import Run, RunKind, RunStatus
+from data.runs import create_run, get_run, list_runs
+from data.snapshots import get_snapshot
+from data.store import Store, Tx
+from data.tasks import models_of_project
+from training.config import CONFIGS, DEMO_MODEL
+
+_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
+_NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE)
+_POLL_S = 0.5
+
+
+def queue_run(
+    store: Store,
+    kind: RunKind,
+    config: Any,
+    *,
+    project_id: str | None = None,
+    snapshot_id: str | None = None,
+    reward_run_id: str | None = None,
+    nonce: str | None = None,
+    created_by: str | None = None,
+) -> Run:
+    """Check that what the run needs is there, fill in the model, and queue it.
+
+    Raises InvalidInput if something is missing or does not fit, NotFound for an id that does not exist.
+    """
+    if type(config) is not CONFIGS[kind]:
+        raise InvalidConfig(f"a {kind} run needs a {CONFIGS[kind].__name__}, not a {type(config).__name__}")
+    with store.begin() as tx:
+        if snapshot_id is not None:
+            project_id = get_snapshot(tx, snapshot_id).project_id
+        elif kind in _NEEDS_SNAPSHOT:
+            raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
+        if project_id is None and kind in _NEEDS_PROJECT:
+            raise InvalidInput(f"a {kind} run needs a project")
+        if project_id is not None:
+            get_project(tx, project_id)
+        reward_run = _reward_run(tx, kind, reward_run_id)
+        values = to_dict(config)
+        if values.get("model") == "":
+            values["model"] = _model_to_start_from(tx, project_id, reward_run)
+        _check_models(tx, values)
+        return create_run(
+            tx,
+            kind,
+            to_dict(from_dict(CONFIGS[kind], values)),
+            project_id=project_id,
+            snapshot_id=snapshot_id,
+            reward_run_id=reward_run.id if reward_run else None,
+            nonce=nonce,
+            created_by=created_by,
+        )
+
+
+def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:
+    """Runs that ended with a model which can write text: PPO, SFT and DPO, the newest first."""
+    kinds = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
+    return list_runs(tx, project_id=project_id, kinds=kinds, status=RunStatus.SUCCEEDED)
+
+
+def reward_models(tx: Tx, project_id: str | None = None) -> list[Run]:
+    """Reward runs that ended well, the newest first."""
+    return list_runs(tx, project_id=project_id, kinds=(RunKind.REWARD,), status=RunStatus.SUCCEEDED)
+
+
+def wait_for(
+    store: Store, run_id: str, on_change: Callable[[Run], None] | None = None, timeout_s: float | None = None
+) -> Run:
+    """Return the run when it has succeeded; call `on_change` after each look at it.
+
+    Raises WorkFailed with the run's own message if it failed or was cancelled, or if `timeout_s` passes.
+    """
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        with store.read() as tx:
+            run = get_run(tx, run_id)
+        if on_change is not None:
+            on_change(run)
+        if run.status is RunStatus.SUCCEEDED:
+            return run
+        if run.status.is_final:
+            raise WorkFailed(f"run {run.id} ({run.kind}) {run.status}: {run.error_message or 'as asked'}")
+        if end is not None and time.monotonic() > end:
+            raise WorkFailed(f"run {run.id} ({run.kind}) is still {run.status} after {timeout_s:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def start_worker(home: Home, store_url: str, *, once: bool = False) -> subprocess.Popen[bytes]:
+    """Start a worker process in a session of its own: an interrupt at the keyboard does not reach it."""
+    command = [sys.executable, "-m", "app", "worker", *(["--once"] if once else [])]
+    environment = os.environ | {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+
+
+def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:
+    if reward_run_id is None:
+        if kind in _NEEDS_REWARD_RUN:
+            raise InvalidInput(f"a {kind} run needs a reward run; train one with `rankloop train reward`")
+        return None
+    found = get_run(tx, reward_run_id)
+    if found.kind is not RunKind.REWARD or found.status is not RunStatus.SUCCEEDED:
+        raise InvalidInput(f"run {found.id} is a {found.kind} run that has {found.status}; a finished reward run is "
+                           "needed")  # fmt: skip
+    return found
+
+
+def _model_to_start_from(tx: Tx, project_id: str | None, reward_run: Run | None) -> str:
+    if reward_run is not None and reward_run.config.get("model"):
+        return str(reward_run.config["model"])
+    sampled = models_of_project(tx, project_id) if project_id else []
+    return sampled[0][0] if sampled else DEMO_MODEL
+
+
+def _check_models(tx: Tx, values: dict[str, Any]) -> None:
+    """Refuse at once what could only fail later: run:ID of a run without a model, a folder that is not there."""
+    for name in ("model", "model_a", "model_b"):
+        value = values.get(name)
+        if name == "model_b" and value == "":
+            raise InvalidInput("model_b is empty: name the second model")
+        if not value:
+            continue
+        if value.startswith("run:"):
+            found = get_run(tx, value.removeprefix("run:"))
+            if found.status is not RunStatus.SUCCEEDED or found.kind not in (RunKind.PPO, RunKind.SFT, RunKind.DPO):
+                raise InvalidInput(f"{name} = {value!r}: that is a {found.kind} run that has {found.status}; a finished "
+                                   "ppo, sft or dpo run is needed")  # fmt: skip
+        elif value.startswith(("/", "./", "../", "~")) and not Path(value).expanduser().is_dir():
+            raise InvalidInput(f"{name} = {value!r}: there is no such folder")

@@ -1,0 +1,120 @@
+"""What a run says while it works, and how it hears that it should stop. One transaction a step, every write fenced."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from data.errors import WorkFailed
+from data.metrics import report_step, rewind
+from data.paths import Home
+from data.records import Run
+from data.runs import (
+    add_event,
+    checkpoints_of,
+    forget_checkpoint,
+    is_cancel_requested,
+    owned_update,
+    register_checkpoint,
+)
+from data.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class NotFinite(WorkFailed):
+    """A number that must be finite is not: the run stops before it can spoil a checkpoint."""
+
+
+class Cancelled(WorkFailed):
+    """Somebody asked the run to stop, and it has reached a safe place."""
+
+
+class Reporter:
+    """The only way by which training code reaches the store."""
+
+    def __init__(self, store: Store, home: Home, run: Run) -> None:
+        self.run = run
+        self.home = home
+        self.store = store
+        self.folder = home.run_folder(run.id)
+        self._is_stopping = False
+        self._next_look = 0.0
+
+    def event(self, kind: str, **detail: Any) -> None:
+        """Record something that happened: everything dropped, cut, skipped or chosen goes here."""
+        log.info("%s %s", kind, detail)
+        with self.store.begin() as tx:
+            add_event(tx, self.run.id, self.run.epoch, kind, detail)
+
+    def step(
+        self,
+        step: int,
+        total_steps: int | None,
+        metrics: dict[str, float] | None = None,
+        samples: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Report a step. Raises NotFinite, after recording it, if a metric is not a finite number."""
+        metrics = metrics or {}
+        with self.store.begin() as tx:
+            report_step(
+                tx, self.run.id, self.run.epoch, step, total_steps=total_steps, metrics=metrics, samples=samples or []
+            )
+        spoilt = sorted(name for name, value in metrics.items() if not math.isfinite(value))
+        if spoilt:
+            self.event("not_finite", step=step, metrics=spoilt)
+            raise NotFinite(
+                f"step {step}: {', '.join(spoilt)} is not a finite number; lower the learning rate, or clip harder, "
+                "and resume from the last checkpoint"
+            )
+        log.info("step %s/%s %s", step, total_steps, {name: round(value, 4) for name, value in metrics.items()})
+
+    def request_stop(self, *_signal: object) -> None:
+        """Stop at the next safe place (also what SIGTERM does)."""
+        self._is_stopping = True
+
+    def should_stop(self) -> bool:
+        """Whether to stop; looks into the store at most once a second."""
+        if not self._is_stopping and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + 1.0
+            with self.store.read() as tx:
+                self._is_stopping = is_cancel_requested(tx, self.run.id)
+        return self._is_stopping
+
+    def raise_if_stopping(self) -> None:
+        """Raises Cancelled if the run should stop."""
+        if self.should_stop():
+            raise Cancelled("stopped as asked; resume the run to go on")
+
+    def versions(self, versions: dict[str, Any]) -> None:
+        """Record with what the run computes: packages, device, commit."""
+        import json
+
+        with self.store.begin() as tx:
+            owned_update(tx, self.run.id, self.run.epoch, versions=json.dumps(versions, sort_keys=True))
+
+    def checkpoint_saved(self, step: int, folder: Path, keep: int = 2) -> None:
+        """Register a checkpoint that is whole on disk, then forget and remove all but the newest `keep`."""
+        with self.store.begin() as tx:
+            register_checkpoint(tx, self.run.id, self.run.epoch, step, str(folder))
+            known = checkpoints_of(tx, self.run.id)
+            for old in known[keep:]:
+                forget_checkpoint(tx, self.run.id, old.step)
+        for old in known[keep:]:
+            shutil.rmtree(old.folder, ignore_errors=True)
+
+    def checkpoint_folders(self) -> list[tuple[int, Path]]:
+        """(step, folder) of the registered checkpoints, the newest first."""
+        with self.store.read() as tx:
+            return [(each.step, Path(each.folder)) for each in checkpoints_of(tx, self.run.id)]
+
+    def resumed_from(self, step: int, restored: list[str]) -> None:
+        """Forget what was reported after `step`, and record what was restored."""
+        with self.store.begin() as tx:
+            dropped = rewind(tx, self.run.id, self.run.epoch, step)
+            detail = {"step": step, "restored": restored, "metric_points_dropped": dropped}
+            add_event(tx, self.run.id, self.run.epoch, "resumed_from_checkpoint", detail)

@@ -1,0 +1,169 @@
+"""A worker: claims runs and does each in a child process of its own. No torch here, so that it stays small and alive.
+
+The worker's heartbeat says that the worker lives; what the child reports says that the work goes on. A child dies with
+its worker (on Linux), so that no orphan keeps the GPU; its lease then runs out, and whoever looks next fails the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from data.errors import Fenced, StoreUnavailable
+from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
+from data.records import FailureKind, Run
+from data.runs import LEASE_S, claim_run, heartbeat, reap_runs, release_run
+from data.store import Store
+
+PARENT_VARIABLE = "RANKLOOP_PARENT"
+LOG_NAME, LOG_BYTES = "log.txt", 5 * 2**20
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a worker looks, in seconds."""
+
+    poll_s: float = 0.5
+    heartbeat_s: float = 5.0
+    lease_s: float = LEASE_S
+    cancel_grace_s: float = 60.0
+
+
+class Worker:
+    """Claims and supervises runs until it is told to stop."""
+
+    def __init__(self, store: Store, home: Home, pace: Pace | None = None) -> None:
+        self._store, self._home, self._pace = store, home, pace or Pace()
+        self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"  # new with every process: it can't be mistaken
+        self._stop = threading.Event()
+
+    def stop(self, *_signal: object) -> None:
+        """Ask the worker to end; a run that it is doing is stopped at its next safe place and can be resumed."""
+        self._stop.set()
+
+    def run(self, *, once: bool = False) -> int:
+        """Do queued runs; with `once`, return when none is left. Returns how many were done."""
+        done = 0
+        while not self._stop.is_set():
+            try:
+                with self._store.begin() as tx:
+                    reap_runs(tx)
+                    claimed = claim_run(tx, self._id, lease_s=self._pace.lease_s)
+            except StoreUnavailable as error:
+                log.warning("%s; trying again", error)
+                self._stop.wait(5.0)
+                continue
+            if claimed is not None:
+                self._do(claimed)
+                done += 1
+            elif once:
+                break
+            else:
+                self._stop.wait(self._pace.poll_s)
+        return done
+
+    def _do(self, run: Run) -> None:
+        folder = self._home.run_folder(run.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        log.info("run %s (%s) starts", run.id, run.kind)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "training.worker", run.id, "--epoch", str(run.epoch)],
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert child.stdout is not None
+        copier = threading.Thread(target=_copy_log, args=(child.stdout, folder / LOG_NAME), daemon=True)
+        copier.start()
+        self._watch(child, run)
+        copier.join(timeout=5)
+        kind, message = _why(child.returncode, folder / LOG_NAME)
+        with self._store.begin() as tx:
+            release_run(tx, run.id, run.epoch, kind, message)
+        log.info("run %s ended", run.id)
+
+    def _watch(self, child: subprocess.Popen[bytes], run: Run) -> None:
+        next_beat, asked_at = 0.0, None
+        while child.poll() is None:
+            now = time.monotonic()
+            wants_stop = self._stop.is_set()
+            if now >= next_beat:
+                next_beat = now + self._pace.heartbeat_s
+                try:
+                    with self._store.begin() as tx:
+                        wants_stop |= heartbeat(tx, run.id, run.epoch, self._pace.lease_s)
+                except Fenced:
+                    _kill(child, signal.SIGKILL if child.poll() is None else 0)
+                except StoreUnavailable as error:
+                    log.warning("no heartbeat for run %s: %s", run.id, error)
+            if wants_stop and asked_at is None:
+                asked_at = now
+                _kill(child, signal.SIGTERM)
+            if asked_at is not None and now > asked_at + self._pace.cancel_grace_s:
+                _kill(child, signal.SIGKILL)
+            time.sleep(min(self._pace.poll_s, 0.2))
+
+    def _environment(self) -> dict[str, str]:
+        root = str(Path(__file__).parents[1])
+        changes = {
+            HOME_VARIABLE: str(self._home.root),
+            STORE_VARIABLE: self._store.url,
+            PARENT_VARIABLE: str(os.getpid()),
+            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+            "PYTHONUNBUFFERED": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        }
+        return os.environ | changes
+
+
+def tail_log(folder: Path, n_bytes: int = 20_000) -> str:
+    """The end of a run's log, for the screen that shows it."""
+    path = folder / LOG_NAME
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - n_bytes))
+        return file.read().decode("utf-8", "replace")
+
+
+def _copy_log(source: IO[bytes], path: Path) -> None:
+    """Copy the child's output to its log; when the log is full, it moves aside once and starts anew."""
+    with source:
+        for line in source:
+            if path.exists() and path.stat().st_size > LOG_BYTES:
+                path.replace(path.with_suffix(".old.txt"))
+            with path.open("ab") as file:
+                file.write(line[-4096:])
+
+
+def _kill(child: subprocess.Popen[bytes], number: int) -> None:
+    """Signal the child's whole process group; it may have started processes of its own."""
+    try:
+        os.killpg(child.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _why(code: int, log_file: Path) -> tuple[FailureKind, str]:
+    """What to say of a child that wrote no end of its own."""
+    if code == -signal.SIGKILL:
+        advice = "most likely the machine ran out of memory; use a smaller batch or model, then resume"
+        return FailureKind.OUT_OF_MEMORY, f"the process was killed (signal 9): {advice}"
+    last = [line for line in tail_log(log_file.parent, 2000).splitlines() if line.strip()]
+    words = f"the process ended with status {code} and no word"
+    return FailureKind.ERROR, f"{words}; last line of its log: {last[-1][:300]}" if last else words

@@ -1,0 +1,127 @@
+"""The child process of a run: `python -m training.worker RUN_ID --epoch N`. It writes its own end.
+
+The store and the home folder come from the environment, as `training.supervisor` sets it. Two places may catch every
+exception, this is one of them: whatever happens is written into the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from data.errors import Fenced, ProjectError
+from data.fields import from_dict
+from data.paths import STORE_VARIABLE, Home, open_home
+from data.records import FailureKind, RunKind, RunStatus
+from data.runs import finish_run, get_run
+from data.store import Store, open_store
+from training.config import CONFIGS
+from training.reporter import Cancelled, NotFinite, Reporter
+from training.supervisor import PARENT_VARIABLE
+
+Job = Callable[[Any, Reporter], dict[str, Any]]
+JOBS: dict[RunKind, str] = {
+    RunKind.SAMPLE: "training.sampling",
+    RunKind.REWARD: "training.reward_model",
+    RunKind.PPO: "training.ppo_run",
+    RunKind.SFT: "training.finetune",
+    RunKind.DPO: "training.finetune",
+    RunKind.SCORE: "training.scoring",
+    RunKind.COMPARE: "training.compare",
+}
+FENCED_STATUS = 3
+log = logging.getLogger(__name__)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Do one run. Returns 0 if it succeeded, 1 if not, 3 if somebody else owns it now."""
+    parser = argparse.ArgumentParser(prog="python -m training.worker")
+    parser.add_argument("run_id")
+    parser.add_argument("--epoch", type=int, required=True)
+    arguments = parser.parse_args(words)
+    _die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stdout)
+    home = open_home()
+    store = open_store(os.environ.get(STORE_VARIABLE) or home.store_url)
+    try:
+        return do_run(store, home, arguments.run_id, arguments.epoch)
+    finally:
+        store.close()
+
+
+def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:
+    """Do the run under the given epoch and write its end."""
+    with store.read() as tx:
+        run = get_run(tx, run_id)
+    if run.epoch != epoch or run.status is not RunStatus.RUNNING:
+        return FENCED_STATUS
+    reporter = Reporter(store, home, run)
+    reporter.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, reporter.request_stop)
+    status, kind, message, result = RunStatus.FAILED, FailureKind.ERROR, "", None
+    try:
+        job: Job = importlib.import_module(JOBS[run.kind]).run
+        result = job(from_dict(CONFIGS[run.kind], run.config), reporter)
+        status = RunStatus.SUCCEEDED
+    except Cancelled:
+        status = RunStatus.CANCELLED
+    except Fenced as error:
+        log.warning("%s", error)
+        return FENCED_STATUS
+    except Exception as error:
+        traceback.print_exc()
+        kind, message = classify(error)
+    is_failed = status is RunStatus.FAILED
+    try:
+        with store.begin() as tx:
+            finish_run(
+                tx,
+                run.id,
+                epoch,
+                status,
+                result=result,
+                error_kind=kind if is_failed else None,
+                error_message=message if is_failed else None,
+            )
+    except Fenced as error:
+        log.warning("%s", error)
+        return FENCED_STATUS
+    return 0 if status is RunStatus.SUCCEEDED else 1
+
+
+def classify(error: Exception) -> tuple[FailureKind, str]:
+    """The kind of a failure and one line for a person: what, and what to do."""
+    if isinstance(error, NotFinite):
+        return FailureKind.NOT_FINITE, str(error)
+    if isinstance(error, ProjectError):
+        return FailureKind.BAD_INPUT, str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" at {error.filename}" if error.filename else ""
+        return FailureKind.DISK_FULL, f"the disk is full{where}; older checkpoints are intact: make room, then resume"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return FailureKind.OUT_OF_MEMORY, "out of memory; use a smaller micro-batch or model, then resume"
+    text = " ".join(str(error).split())
+    return FailureKind.ERROR, f"{type(error).__name__}: {text[:500]}"
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when the worker that started it ends (Linux only)."""
+    parent = os.environ.get(PARENT_VARIABLE)
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != int(parent):  # it ended before we asked
+        sys.exit(FENCED_STATUS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
