@@ -103,20 +103,23 @@ def open_session(tx: Tx, person_id: str) -> str:
     """Start a session and return its token, which is stored nowhere."""
     token, now = secrets.token_urlsafe(32), tx.now()
     tx.execute(sa.delete(web_session).where(web_session.c.expires_at < now))
-    values = {"token_hash": _hash(token), "person_id": person_id, "created_at": now}
+    values = {"token_hash": token_hash(token), "person_id": person_id, "created_at": now}
     tx.execute(sa.insert(web_session).values(**values, expires_at=now + SESSION_DAYS * 86_400))
     return token
 
 
 def session_person(tx: Tx, token: str | None) -> Person | None:
     """Whose session the token belongs to; None if it is unknown, too old, or its person was disabled."""
-    if not token:
-        return None
+    return session_person_by_hash(tx, token_hash(token)) if token else None
+
+
+def session_person_by_hash(tx: Tx, hashed: str) -> Person | None:
+    """The same by the token's hash: what an open page asks before each of its runs, so that signing out reaches it."""
     statement = (
         sa.select(person)
         .join(web_session, web_session.c.person_id == person.c.id)
         .where(
-            web_session.c.token_hash == _hash(token),
+            web_session.c.token_hash == hashed,
             web_session.c.expires_at > tx.now(),
             person.c.disabled_at.is_(None),
         )
@@ -126,7 +129,7 @@ def session_person(tx: Tx, token: str | None) -> Person | None:
 
 
 def close_session(tx: Tx, token: str) -> None:
-    tx.execute(sa.delete(web_session).where(web_session.c.token_hash == _hash(token)))
+    tx.execute(sa.delete(web_session).where(web_session.c.token_hash == token_hash(token)))
 
 
 def invite(tx: Tx, person_id: str | None) -> str:
@@ -134,7 +137,7 @@ def invite(tx: Tx, person_id: str | None) -> str:
     token, now = secrets.token_urlsafe(24), tx.now()
     if person_id is None:
         tx.execute(sa.delete(invitation).where(invitation.c.person_id.is_(None), invitation.c.used_at.is_(None)))
-    values = {"token_hash": _hash(token), "person_id": person_id, "created_at": now}
+    values = {"token_hash": token_hash(token), "person_id": person_id, "created_at": now}
     tx.execute(sa.insert(invitation).values(**values, expires_at=now + INVITATION_DAYS * 86_400))
     return token
 
@@ -142,7 +145,7 @@ def invite(tx: Tx, person_id: str | None) -> str:
 def invited_person(tx: Tx, token: str) -> tuple[bool, Person | None]:
     """Return (is the token good, whom it is for). A good token for nobody is the set-up token."""
     statement = sa.select(invitation.c.person_id).where(
-        invitation.c.token_hash == _hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
+        invitation.c.token_hash == token_hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
     )
     found = tx.row(statement)
     if found is None:
@@ -158,7 +161,9 @@ def use_invitation(tx: Tx, token: str, new_hash: str, admin_name: str | None = N
     statement = (
         sa.update(invitation)
         .where(
-            invitation.c.token_hash == _hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
+            invitation.c.token_hash == token_hash(token),
+            invitation.c.used_at.is_(None),
+            invitation.c.expires_at > tx.now(),
         )
         .values(used_at=tx.now())
         .returning(invitation.c.person_id)
@@ -201,5 +206,6 @@ def _as_person(row: sa.Row[Any]) -> Person:
     )
 
 
-def _hash(token: str) -> str:
+def token_hash(token: str) -> str:
+    """What is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -121,8 +121,8 @@ def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:
         return None
     found = get_run(tx, reward_run_id)
     if found.kind is not RunKind.REWARD or found.status is not RunStatus.SUCCEEDED:
-        raise InvalidInput(f"run {found.id} is a {found.kind} run that has {found.status}; a finished reward run is "
-                           "needed")  # fmt: skip
+        wrong = f"a {found.kind} run that has {found.status}"
+        raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")
     return found
 
 
@@ -144,7 +144,7 @@ def _check_models(tx: Tx, values: dict[str, Any]) -> None:
         if value.startswith("run:"):
             found = get_run(tx, value.removeprefix("run:"))
             if found.status is not RunStatus.SUCCEEDED or found.kind not in (RunKind.PPO, RunKind.SFT, RunKind.DPO):
-                raise InvalidInput(f"{name} = {value!r}: that is a {found.kind} run that has {found.status}; a finished "
-                                   "ppo, sft or dpo run is needed")  # fmt: skip
+                wrong = f"a {found.kind} run that has {found.status}"
+                raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, sft or dpo run is needed")
         elif value.startswith(("/", "./", "../", "~")) and not Path(value).expanduser().is_dir():
             raise InvalidInput(f"{name} = {value!r}: there is no such folder")

@@ -6,6 +6,7 @@ its worker (on Linux), so that no orphan keeps the GPU; its lease then runs out,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -153,10 +154,8 @@ def _copy_log(source: IO[bytes], path: Path) -> None:
 
 def _kill(child: subprocess.Popen[bytes], number: int) -> None:
     """Signal the child's whole process group; it may have started processes of its own."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _why(code: int, log_file: Path) -> tuple[FailureKind, str]:

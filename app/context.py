@@ -1,0 +1,72 @@
+"""What every screen needs: the store, the home folder, who is looking; and the names of session keys.
+
+The server sets the environment; nothing mutable lives at module level, because all sessions share the modules.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+import streamlit as st
+
+from data.errors import NotAllowed
+from data.paths import STORE_VARIABLE, Home, open_home
+from data.people import session_person_by_hash
+from data.projects import list_projects
+from data.records import Person, Project, Role
+from data.store import Store, open_store
+
+PROJECT_KEY = "context.project_id"
+
+
+@st.cache_resource
+def _open(url: str) -> Store:
+    return open_store(url, migrate=False)
+
+
+def home() -> Home:
+    """The home folder of this server."""
+    return open_home()
+
+
+def store() -> Store:
+    """The store of this server: one for all sessions."""
+    return _open(os.environ.get(STORE_VARIABLE) or home().store_url)
+
+
+def person() -> Person:
+    """Who is looking, asked of the store anew at each run: signing out and disabling reach open pages at once."""
+    hashed = st.user.get("session")
+    with store().read() as tx:
+        found = session_person_by_hash(tx, str(hashed)) if hashed else None
+    if found is None:
+        _signed_out()
+    return found
+
+
+def require(role: Role) -> Person:
+    """Who is looking, if their role covers `role`. Raises NotAllowed."""
+    who = person()
+    if not who.role.covers(role):
+        raise NotAllowed(f"this page needs the role {role}; you are {who.role}")
+    return who
+
+
+def current_project() -> Project | None:
+    """The project that the screens work on: chosen in the side bar, kept in the address."""
+    with store().read() as tx:
+        projects = {project.id: project for project in list_projects(tx)}
+    if not projects:
+        return None
+    chosen = st.session_state.get(PROJECT_KEY) or st.query_params.get("project")
+    if chosen not in projects:
+        chosen = next(reversed(projects))
+    st.session_state[PROJECT_KEY] = chosen
+    return projects[chosen]
+
+
+def _signed_out() -> NoReturn:
+    st.warning("You are signed out.")
+    st.link_button("Sign in", "/signin")
+    st.stop()
