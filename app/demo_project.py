@@ -1,0 +1,28 @@
+"""The demo project: everyday prompts with responses that were really sampled, shipped inside the package.
+
+The first ranking needs no model, no download and no account anywhere. Where the texts come from: app/demo/SOURCE.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from data.projects import create_project, list_projects
+from data.records import Project
+from data.store import Store
+from labeling.imports import import_responses
+
+DEMO_PROJECT = "Demo project"
+DEMO_FILE = Path(__file__).with_name("demo") / "responses.jsonl"
+
+
+def create_demo_project(store: Store) -> Project:
+    """Make the demo project with its tasks, or return it if it is there already."""
+    with store.read() as tx:
+        found = [project for project in list_projects(tx) if project.name == DEMO_PROJECT]
+    if found:
+        return found[0]
+    with store.begin() as tx:
+        project = create_project(tx, DEMO_PROJECT, k=4, nonce="demo-project")
+    import_responses(store, project.id, DEMO_FILE)
+    return project
