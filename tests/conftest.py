@@ -1,0 +1,201 @@
+"""What every test stands on: a store on a real database, a home folder, a clock, and guards around each test.
+
+`store` runs a test twice, on SQLite and on PostgreSQL; `sqlite_store` once. A test that asks for `clock` too gets a
+store that goes by that clock; otherwise the store goes by its database's clock, as in the product.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import sqlalchemy as sa
+from hypothesis import settings
+
+_KEPT = ("RANKLOOP_FORBID_SKIPS", "RANKLOOP_TEST_DATA")
+for _name in [name for name in os.environ if name.startswith(("RANKLOOP_", "HF_")) and name not in _KEPT]:
+    del os.environ[_name]
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from postgres_server import PostgresServer, start_postgres  # noqa: E402
+
+from data.paths import Home, open_home  # noqa: E402
+from data.store import Store, open_store  # noqa: E402
+
+# The same examples in every run; `pytest --hypothesis-profile explore` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=500)
+settings.load_profile("same")
+
+
+class Clock:
+    """A clock that stands still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home folder; the SQLite store of `store` and `sqlite_store` lies where the home folder wants it."""
+    return open_home(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("template") / "rankloop.db"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[PostgresServer]:
+    with start_postgres() as server:
+        server.create("template_rankloop")
+        open_store(server.url("template_rankloop")).close()
+        yield server
+
+
+def _clock_of(request: pytest.FixtureRequest) -> Clock | None:
+    return request.getfixturevalue("clock") if "clock" in request.fixturenames else None
+
+
+@pytest.fixture
+def sqlite_store(request: pytest.FixtureRequest, tmp_path: Path, _sqlite_template: Path) -> Iterator[Store]:
+    """A fresh store in a SQLite file."""
+    file = tmp_path / "rankloop.db"
+    shutil.copyfile(_sqlite_template, file)
+    store = open_store(f"sqlite:///{file}", _clock_of(request))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A fresh store in a database of the session's PostgreSQL server."""
+    server: PostgresServer = request.getfixturevalue("_postgres")
+    name = server.create_from("template_rankloop")
+    store = open_store(server.url(name), _clock_of(request))
+    yield store
+    store.close()
+    server.drop(name)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest) -> Store:
+    """A fresh store, on each database in turn."""
+    found: Store = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _one_torch_thread() -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+class _NetworkUse(OSError):
+    """Raised to whoever opens a connection to another machine; the test fails even if that is caught."""
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Only this machine can be reached from a test."""
+    tried: list[str] = []
+    local = {"localhost", "::1", "0.0.0.0", "", None}
+
+    def is_local(address: object) -> bool:
+        host = address[0] if isinstance(address, tuple) else None
+        return host in local or str(host).startswith("127.")
+
+    def guard(original: str) -> None:
+        inner = getattr(socket.socket, original)
+
+        def connect(self: socket.socket, address: object) -> object:
+            if self.family != socket.AF_UNIX and not is_local(address):
+                if self.type != socket.SOCK_DGRAM:  # a datagram socket that connects sends nothing
+                    tried.append(str(address))
+                raise _NetworkUse(f"tests must not reach {address!r}")
+            return inner(self, address)
+
+        monkeypatch.setattr(socket.socket, original, connect)
+
+    guard("connect")
+    guard("connect_ex")
+    yield
+    if tried:
+        pytest.fail(f"the test tried to reach {', '.join(tried)}")
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that leaves a child process, or a transaction, open."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    begun: dict[int, str] = {}
+    lock = threading.Lock()
+
+    def on_begin(connection: sa.Connection) -> None:
+        with lock:
+            begun[id(connection)] = "".join(traceback.format_stack(limit=12)[:-1])
+
+    def on_end(connection: sa.Connection) -> None:
+        with lock:
+            begun.pop(id(connection), None)
+
+    listeners = (("begin", on_begin), ("commit", on_end), ("rollback", on_end))
+    for name, listener in listeners:
+        sa.event.listen(sa.Engine, name, listener)
+    yield
+    for name, listener in listeners:
+        sa.event.remove(sa.Engine, name, listener)
+    left = _children_left(before)
+    if left:
+        pytest.fail(f"the test left child processes: {left}")
+    if begun:
+        pytest.fail(f"the test left a transaction open, begun at\n{next(iter(begun.values()))}")
+
+
+def _children_left(before: set[int], patience_s: float = 2.0) -> list[str]:
+    """Children that are still there after a moment, which are then killed. Python's own helper does not count."""
+    end = time.monotonic() + patience_s
+    while True:
+        left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+        left = [child for child in left if _matters(child)]
+        if not left or time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    words = []
+    for child in left:
+        words.append(f"{child.pid} {child.name()}")
+        child.kill()
+    return words
+
+
+def _matters(child: psutil.Process) -> bool:
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE and "multiprocessing.resource_tracker" not in " ".join(
+            child.cmdline()
+        )
+    except psutil.NoSuchProcess:
+        return False
