@@ -1,0 +1,1 @@
+"""One file per page, each with `render()`, which Streamlit runs as a page."""

@@ -1,0 +1,1 @@
+"""Parts of screens that keep state of their own under a key."""
