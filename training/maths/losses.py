@@ -1,0 +1,116 @@
+"""Losses. Each returns the scalar to minimise and, where there is something to watch, detached statistics.
+
+Token losses take `weights` (B, T) that sum to 1 over the whole minibatch (`masked.token_weights`): the sum over
+micro-batches is then the minibatch's mean, however it is cut.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class RankingLoss(NamedTuple):
+    """`loss`: scalar. `pair_accuracy`: mean over groups of the share of pairs in the right order, equal scores half."""
+
+    loss: Tensor
+    pair_accuracy: Tensor
+    n_groups: int
+
+
+class PolicyStats(NamedTuple):
+    """Detached sums over the micro-batch, each weighted by the token weights, so that they add up to means."""
+
+    clip_fraction: Tensor
+    approx_kl: Tensor
+    ratio: Tensor
+    max_ratio_deviation: Tensor
+
+
+def ranking_loss(
+    scores: Tensor, ranks: Tensor, groups: Tensor, weights: Tensor | None = None, centring: float = 0.0
+) -> RankingLoss:
+    """Pairwise ranking loss over whole rankings: -mean over pairs of log sigmoid(r_w - r_l), mean over groups.
+
+    scores: (N,), one forward pass per response. ranks: (N,) int, 1 is best. groups: (N,) int, which ranking a response
+    belongs to, from 0. weights: (G,), 1 in the mean over the data set; None: all 1. A tie gives no pair; a group
+    without a pair gives no term. centring: weight of each group's squared mean score.
+    Raises ValueError if no group has a pair. Source: Ouyang et al. 2022, eq. 1.
+    """
+    scores = scores.float()
+    n_groups = int(groups.max()) + 1
+    better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
+    pairs_of_group = torch.zeros(n_groups, device=scores.device).index_add(0, groups, better.sum(1).to(scores.dtype))
+    has_pair = pairs_of_group > 0
+    if not bool(has_pair.any()):
+        raise ValueError("all ranks are tied in every ranking of the batch: there is no pair to learn from")
+    margins = scores[:, None] - scores[None, :]
+    per_group = 1 / pairs_of_group.clamp(min=1)
+    share = per_group[groups][:, None] * better
+    losses = torch.zeros(n_groups, device=scores.device).index_add(0, groups, (F.softplus(-margins) * share).sum(1))
+    right = (margins.detach() > 0).to(scores.dtype) + 0.5 * (margins.detach() == 0)
+    accuracy = torch.zeros(n_groups, device=scores.device).index_add(0, groups, (right * share).sum(1))
+    if centring:
+        sizes = torch.zeros(n_groups, device=scores.device).index_add(0, groups, torch.ones_like(scores))
+        means = torch.zeros(n_groups, device=scores.device).index_add(0, groups, scores) / sizes.clamp(min=1)
+        losses = losses + centring * means.square()
+    factor = torch.ones_like(losses) if weights is None else weights.to(losses.dtype)
+    loss = (losses * factor)[has_pair].mean()
+    return RankingLoss(loss, accuracy[has_pair].mean(), int(has_pair.sum()))
+
+
+def policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, weights: Tensor, clip_range: float
+) -> tuple[Tensor, PolicyStats]:
+    """Clipped surrogate: -sum of weights * min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A).
+
+    All arguments (B, T); weights are 0 at padding. Gradients flow through `logprobs` only.
+    Source: Schulman et al. 2017, eq. 7.
+    """
+    log_ratio = torch.where(weights > 0, logprobs - old_logprobs, 0)
+    ratio = log_ratio.exp()
+    unclipped = ratio * advantages
+    clipped = ratio.clamp(1 - clip_range, 1 + clip_range) * advantages
+    loss = -(weights * torch.minimum(unclipped, clipped)).sum()
+    with torch.no_grad():
+        stats = PolicyStats(
+            clip_fraction=(weights * (clipped < unclipped)).sum(),
+            approx_kl=(weights * (torch.expm1(log_ratio) - log_ratio)).sum(),
+            ratio=(weights * ratio).sum(),
+            max_ratio_deviation=((ratio - 1).abs() * (weights > 0)).max(),
+        )
+    return loss, stats
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, weights: Tensor, clip_range: float | None
+) -> tuple[Tensor, Tensor]:
+    """1/2 * sum of weights * max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2); c None: plain squared error.
+
+    All tensors (B, T); weights are 0 at padding. Returns (loss, share of tokens where the clipped term was larger).
+    Source: Schulman et al. 2017, as in OpenAI's code.
+    """
+    error = (values - returns).square()
+    if clip_range is None:
+        return 0.5 * (weights * error).sum(), torch.zeros((), device=values.device)
+    clipped = old_values + (values - old_values).clamp(-clip_range, clip_range)
+    clipped_error = (clipped - returns).square()
+    loss = 0.5 * (weights * torch.maximum(error, clipped_error)).sum()
+    return loss, (weights * (clipped_error > error)).sum().detach()
+
+
+def selected_logprobs(logits: Tensor, chosen: Tensor, temperature: float) -> Tensor:
+    """Log-probability of the chosen tokens at the sampling temperature, in nats.
+
+    logits: (M, V), any precision. chosen: (M,) int. Returns (M,) float32. Gradients flow.
+    """
+    return torch.log_softmax(logits.float() / temperature, dim=-1).gather(-1, chosen[:, None]).squeeze(-1)
+
+
+def entropy(logits: Tensor, temperature: float) -> Tensor:
+    """Entropy of the next-token distribution at the sampling temperature, in nats. logits: (M, V); returns (M,)."""
+    logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
+    return -(logprobs.exp() * logprobs).sum(-1)

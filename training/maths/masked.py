@@ -1,0 +1,41 @@
+"""Means, variances and whitening over what a mask lets count."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the True places of `mask` (same shape, bool); 0 where there are none. Gradients flow."""
+    return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)
+
+
+def masked_variance(values: Tensor, mask: Tensor) -> Tensor:
+    """Biased variance over the True places of `mask`; 0 where there are none."""
+    return masked_mean((values - masked_mean(values, mask)).square(), mask)
+
+
+def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
+    """Shift and scale to mean 0 and variance 1 (biased) over the True places of `mask`; 0 elsewhere.
+
+    One True place gives 0, none gives zeros: never NaN. Source: Ziegler et al. 2019, with the mean removed.
+    """
+    centred = values - masked_mean(values, mask)
+    return torch.where(mask, centred * torch.rsqrt(masked_variance(values, mask) + eps), 0)
+
+
+def token_weights(mask: Tensor, over: Literal["token", "response"]) -> Tensor:
+    """Weights (B, T) that sum to 1 and turn a sum into the mean over tokens, or over responses of their token means.
+
+    `mask`: (B, T) bool. Made once for a whole minibatch and cut along with it, so that the loss does not depend on how
+    the minibatch is cut into micro-batches. Rows without a True place get no weight.
+    """
+    counted = mask.to(torch.float32)
+    if over == "token":
+        return counted / counted.sum().clamp(min=1)
+    lengths = counted.sum(dim=1, keepdim=True)
+    n_rows = (lengths > 0).sum().clamp(min=1)
+    return counted / lengths.clamp(min=1) / n_rows

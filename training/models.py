@@ -1,0 +1,207 @@
+"""Find, load and save models: safetensors only; no code from a model's folder is ever run; no dropout anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from data.errors import InvalidInput
+from data.paths import Home
+from training.config import DEMO_MODEL, MachineConfig
+from training.demo_model import ensure_demo_model
+from training.encoding import Encoder
+from training.reporter import Reporter
+
+MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model is loaded from. `name`: as the person wrote it. `revision`: hub commit, or hash of the weights."""
+
+    name: str
+    place: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device and the precision of a run. `is_bf16`: autocast to bf16, frozen weights in bf16."""
+
+    device: torch.device
+    is_bf16: bool
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_bf16)
+
+    @property
+    def frozen_dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.is_bf16 else torch.float32
+
+
+def set_up_machine(config: MachineConfig) -> Machine:
+    """Choose device, precision and threads, and seed every random source. Raises InvalidInput for a missing device."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    device = next(name for name in available if available[name]) if config.device == "auto" else config.device
+    if not available[device]:
+        raise InvalidInput(f"device = {device!r}: this machine has none; use auto or cpu")
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    import transformers
+
+    transformers.set_seed(config.seed)
+    is_bf16 = config.precision == "bf16" or (config.precision == "auto" and device == "cuda")
+    return Machine(torch.device(device), is_bf16)
+
+
+def versions(machine: Machine) -> dict[str, Any]:
+    """What a run computes with, for its record."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("torch", "transformers", "trl", "peft", "accelerate", "datasets")}
+    name = torch.cuda.get_device_name(machine.device) if machine.device.type == "cuda" else machine.device.type
+    return packages | {"device": name, "bf16": machine.is_bf16, "threads": torch.get_num_threads()}
+
+
+def find_model(name: str, home: Home, reporter: Reporter) -> ModelSource:
+    """Turn what a person wrote ('demo', run:ID, a folder, a hub id) into a place to load from.
+
+    Raises InvalidInput for a folder or a run without a model.
+    """
+    if name == DEMO_MODEL:
+        folder = ensure_demo_model(home, lambda words: reporter.event("demo_model", message=words))
+    elif name.startswith("run:"):
+        folder = home.run_folder(name.removeprefix("run:")) / MODEL_FOLDER
+    else:
+        folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+            raise InvalidInput(f"model {name!r}: {folder} holds no config.json with .safetensors weights")
+        return ModelSource(name, str(folder), weights_hash(folder))
+    if name == DEMO_MODEL or name.startswith(("run:", "/", ".", "~")):
+        raise InvalidInput(f"model {name!r}: there is no folder {folder}")
+    return ModelSource(name, name, _hub_commit(name))
+
+
+def weights_hash(folder: Path) -> str:
+    """A hash of a model's weights and configuration: equal hashes mean the same model."""
+    digest = hashlib.sha256()
+    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def load_tokenizer(source: ModelSource) -> Any:
+    """Raises InvalidInput if the tokenizer can't be loaded."""
+    return _load(AutoTokenizer, source)
+
+
+def load_encoder(source: ModelSource) -> Encoder:
+    """The tokenizer with its template, and every token that the model's own settings say ends a response."""
+    from transformers import GenerationConfig
+
+    tokenizer = load_tokenizer(source)
+    try:
+        listed = GenerationConfig.from_pretrained(source.place).eos_token_id
+    except OSError:
+        listed = None
+    extra = listed if isinstance(listed, list) else [] if listed is None else [listed]
+    return Encoder(tokenizer, extra_stop_ids=extra)
+
+
+def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
+    """A causal language model without dropout, in evaluation mode. Raises InvalidInput."""
+    return _without_dropout(_load(AutoModelForCausalLM, source, dtype=dtype, use_safetensors=True))
+
+
+def load_classifier(source: ModelSource, dtype: torch.dtype, pad_id: int | None = None) -> Any:
+    """The model with a scalar head named `score` in float32, without dropout, in evaluation mode. Raises InvalidInput.
+
+    A head that is new is drawn from N(0, 1 / (d + 1)), as Stiennon et al. 2020 do, and has no bias: a bias would be
+    lost when the model is loaded again.
+    """
+    had_head = _is_classifier(source)
+    model = _load(AutoModelForSequenceClassification, source, dtype=dtype, use_safetensors=True, num_labels=1)
+    if not isinstance(getattr(model, "score", None), nn.Linear):
+        raise InvalidInput(f"model {source.name!r}: {type(model).__name__} has no linear head named 'score'")
+    if not had_head:
+        nn.init.normal_(model.score.weight, std=1 / math.sqrt(model.score.in_features + 1))
+    model.score.bias = None
+    model.score.to(torch.float32)
+    if pad_id is not None:
+        model.config.get_text_config().pad_token_id = model.config.pad_token_id = pad_id
+    return _without_dropout(model)
+
+
+def backbone(model: Any) -> Any:
+    """The transformer under a head: ids in, hidden states out."""
+    return model.base_model
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model and its tokenizer in the Hugging Face layout, whole or not at all."""
+    staging = folder.with_name(f".{folder.name}.part")
+    if staging.exists():
+        _remove(staging)
+    staging.mkdir(parents=True)
+    model.save_pretrained(staging, safe_serialization=True)
+    tokenizer.save_pretrained(staging)
+    if folder.exists():
+        _remove(folder)
+    staging.rename(folder)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True), encoding="utf-8")
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder)
+
+
+def _load(loader: Any, source: ModelSource, **options: Any) -> Any:
+    try:
+        return loader.from_pretrained(source.place, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInput(
+            f"model {source.name!r} can't be loaded: {reason}; name a folder with safetensors weights, or a hub id"
+        ) from error
+
+
+def _is_classifier(source: ModelSource) -> bool:
+    config = _load(AutoConfig, source)
+    return any("SequenceClassification" in name for name in config.architectures or [])
+
+
+def _hub_commit(name: str) -> str:
+    config = _load(AutoConfig, ModelSource(name, name, ""))
+    return str(getattr(config, "_commit_hash", None) or "unknown")
+
+
+def _without_dropout(model: Any) -> Any:
+    for module in model.modules():
+        for attribute, value in list(vars(module).items()):
+            if "dropout" in attribute and isinstance(value, float):
+                setattr(module, attribute, 0.0)
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model.eval()

@@ -1,0 +1,233 @@
+"""The sampling run: K distinct responses for each prompt, stored with where they came from, offered to be ranked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from data.errors import InvalidInput
+from data.projects import get_project
+from data.prompts import list_prompts
+from data.records import NewResponse, Prompt, Split
+from data.runs import owned_update
+from data.tasks import add_responses, add_task, sampled_prompts
+from data.text import text_fingerprint
+from training.config import SampleConfig
+from training.encoding import Encoder
+from training.generation import Generated, generate, random_numbers
+from training.models import (
+    Machine,
+    ModelSource,
+    find_model,
+    load_encoder,
+    load_language_model,
+    set_up_machine,
+    versions,
+)
+from training.reporter import Reporter
+
+_PAGE = 1000
+
+
+@dataclass
+class Candidate:
+    """One place of a prompt's K: what was drawn for it, and at which attempt."""
+
+    place: int
+    attempt: int
+    drawn: Generated
+    text: str
+
+
+class Sampler:
+    """A language model with its encoder, ready to draw responses."""
+
+    def __init__(self, config: Any, source: ModelSource, machine: Machine, reporter: Reporter) -> None:
+        self.config, self.source, self.machine, self.reporter = config, source, machine, reporter
+        self.encoder: Encoder = load_encoder(source)
+        self.model = load_language_model(source, machine.frozen_dtype).to(machine.device)
+        self.context = int(getattr(self.model.config.get_text_config(), "max_position_embeddings", 0) or 2**30)
+
+    def encode(self, prompt: Prompt) -> tuple[list[int] | None, str]:
+        """The prompt's ids, or None and the reason why it can't be used."""
+        try:
+            ids = self.encoder.prompt_ids(prompt.messages)
+        except InvalidInput as error:
+            return None, str(error)
+        limit = min(self.config.max_prompt_tokens, self.context - self.config.max_new_tokens)
+        if len(ids) > limit:
+            return None, f"{len(ids)} tokens, more than the {limit} that leave room for a response"
+        return ids, ""
+
+    def draw(self, prompts: list[list[int]], keys: list[str], n: int) -> list[Generated]:
+        """n responses for each prompt; `keys`: one for each response, what makes its random numbers its own."""
+        config = self.config
+        return generate(
+            self.model,
+            prompts,
+            n,
+            config,
+            random_numbers(config.seed, keys, config.max_new_tokens),
+            stop_ids=self.encoder.stop_ids,
+            pad_id=self.encoder.pad_id,
+            machine=self.machine,
+            check=self.reporter.raise_if_stopping,
+        )
+
+    def provenance(self, prompt_ids: list[int], candidate: Candidate) -> dict[str, Any]:
+        """Everything needed to draw the same response again, and how it ended."""
+        config = self.config
+        names = ("temperature", "top_k", "top_p", "max_new_tokens", "seed")
+        return {name: getattr(config, name) for name in names} | {
+            "source": "sampled",
+            "revision": self.source.revision,
+            "template_hash": self.encoder.template_hash,
+            "run_id": self.reporter.run.id,
+            "place": candidate.place,
+            "attempt": candidate.attempt,
+            "finish_reason": candidate.drawn.finish_reason,
+            "n_prompt_tokens": len(prompt_ids),
+            "n_tokens": len(candidate.drawn.ids),
+            "bf16": self.machine.is_bf16,
+        }
+
+
+def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
+    """Sample for every wanted prompt that the run has not done yet. Returns counts of everything done and left out."""
+    machine = set_up_machine(config)
+    reporter.versions(versions(machine))
+    project_id = reporter.run.project_id or ""
+    with reporter.store.read() as tx:
+        slots = get_project(tx, project_id).overlap
+        done = sampled_prompts(tx, reporter.run.id)
+    wanted = wanted_prompts(reporter, project_id, config, done)
+    if not wanted and not done:
+        raise InvalidInput("there is no prompt to sample for: import prompts, or set only_new=false")
+    source = find_model(config.model, reporter.home, reporter)
+    sampler = Sampler(config, source, machine, reporter)
+    reporter.event("model", name=source.name, revision=source.revision)
+    counts = Counter[str](prompts=0, responses=0, tasks=0, skipped_prompts=0, resampled=0, doubles=0, ended=0, tokens=0)
+    total = len(wanted) + len(done)
+    reporter.step(len(done), total)
+    for start in range(0, len(wanted), config.batch_size):
+        reporter.raise_if_stopping()
+        _sample_batch(sampler, wanted[start : start + config.batch_size], slots, counts)
+        n_done = len(done) + min(start + config.batch_size, len(wanted))
+        reporter.step(n_done, total, _metrics(counts))
+    if counts["doubles"]:
+        reporter.event("doubles_left_out", n=counts["doubles"], reason="equal but for white space, after resampling")
+    return dict(counts) | {"model": source.name, "revision": source.revision}
+
+
+def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, done: set[str]) -> list[Prompt]:
+    """The prompts that the run is for and has not done, in the project's order."""
+    split = None if config.split == "all" else Split(config.split)
+    found: list[Prompt] = []
+    with reporter.store.read() as tx:
+        for offset in range(0, 2**31, _PAGE):
+            page = list_prompts(tx, project_id, split=split, without_task=config.only_new, limit=_PAGE, offset=offset)
+            found += [prompt for prompt in page if prompt.id not in done]
+            if len(page) < _PAGE:
+                break
+    return found[: max(0, config.limit - len(done))] if config.limit else found
+
+
+def _sample_batch(sampler: Sampler, prompts: list[Prompt], slots: int, counts: Counter[str]) -> None:
+    """Draw for a batch of prompts and store the result in one transaction."""
+    usable: list[tuple[Prompt, list[int]]] = []
+    for prompt in prompts:
+        ids, reason = sampler.encode(prompt)
+        if ids is None:
+            counts["skipped_prompts"] += 1
+            sampler.reporter.event("prompt_skipped", prompt_id=prompt.id, reason=reason)
+        else:
+            usable.append((prompt, ids))
+    if not usable:
+        return
+    config = sampler.config
+    places = [(prompt, ids, place) for prompt, ids in usable for place in range(config.k)]
+    keys = [_key(prompt, place, 0) for prompt, _, place in places]
+    drawn = sampler.draw([ids for _, ids in usable], keys, config.k)
+    candidates: dict[str, list[Candidate]] = {prompt.id: [] for prompt, _ in usable}
+    for (prompt, _, place), each in zip(places, drawn, strict=True):
+        candidates[prompt.id].append(Candidate(place, 0, each, sampler.encoder.decode(each.ids)))
+    for attempt in range(1, config.max_resamples + 1):
+        _draw_again(sampler, usable, candidates, attempt, counts)
+    _store(sampler, usable, candidates, slots, counts)
+
+
+def _draw_again(
+    sampler: Sampler,
+    usable: list[tuple[Prompt, list[int]]],
+    candidates: dict[str, list[Candidate]],
+    attempt: int,
+    counts: Counter[str],
+) -> None:
+    """Draw anew for every place whose text is empty or stands at an earlier place already."""
+    again = [(prompt, ids, spare) for prompt, ids in usable for spare in _repeated(candidates[prompt.id])]
+    if not again:
+        return
+    keys = [_key(prompt, spare.place, attempt) for prompt, _, spare in again]
+    drawn = sampler.draw([ids for _, ids, _ in again], keys, 1)
+    counts["resampled"] += len(again)
+    for (prompt, _, spare), each in zip(again, drawn, strict=True):
+        fresh = Candidate(spare.place, attempt, each, sampler.encoder.decode(each.ids))
+        candidates[prompt.id][spare.place] = fresh
+
+
+def _repeated(candidates: list[Candidate]) -> list[Candidate]:
+    seen: set[str] = set()
+    repeated = []
+    for candidate in candidates:
+        fingerprint = text_fingerprint(candidate.text)
+        if fingerprint in seen or not candidate.text.strip():
+            repeated.append(candidate)
+        seen.add(fingerprint)
+    return repeated
+
+
+def _store(
+    sampler: Sampler,
+    usable: list[tuple[Prompt, list[int]]],
+    candidates: dict[str, list[Candidate]],
+    slots: int,
+    counts: Counter[str],
+) -> None:
+    reporter, config = sampler.reporter, sampler.config
+    with reporter.store.begin() as tx:
+        owned_update(tx, reporter.run.id, reporter.run.epoch)
+        for prompt, ids in usable:
+            spare = {candidate.place for candidate in _repeated(candidates[prompt.id])}
+            kept = [candidate for candidate in candidates[prompt.id] if candidate.place not in spare]
+            counts["doubles"] += len(spare)
+            if config.make_tasks and len(kept) < 2:
+                kept = candidates[prompt.id][:1]
+            responses = [
+                NewResponse(each.text, sampler.source.name, sampler.provenance(ids, each))
+                for each in (kept if config.make_tasks else candidates[prompt.id])
+            ]
+            if config.make_tasks and len(responses) >= 2:
+                made = add_task(tx, prompt.project_id, prompt.id, responses, slots=slots, run_id=reporter.run.id)
+                counts["tasks"] += made.is_new
+            else:
+                add_responses(tx, prompt.id, responses, run_id=reporter.run.id)
+                counts["prompts_without_task"] += config.make_tasks
+            counts["prompts"] += 1
+            counts["responses"] += len(responses)
+            counts["ended"] += sum(each.drawn.has_ended for each in candidates[prompt.id])
+            counts["tokens"] += sum(len(each.drawn.ids) for each in candidates[prompt.id])
+
+
+def _key(prompt: Prompt, place: int, attempt: int) -> str:
+    return f"{prompt.fingerprint}:{place}:{attempt}"
+
+
+def _metrics(counts: Counter[str]) -> dict[str, float]:
+    n = max(1, counts["responses"] + counts["doubles"])
+    return {
+        "sampling/responses": counts["responses"],
+        "sampling/doubles": counts["doubles"],
+        "sampling/ended_share": counts["ended"] / n,
+        "sampling/tokens_mean": counts["tokens"] / n,
+    }
