@@ -53,6 +53,18 @@ def copy_sqlite(source: Path, target: Path) -> dict[str, int]:
     return counts
 
 
+def problem_of_store(store: Store) -> str | None:
+    """What the database's own check finds wrong with a SQLite store; None if nothing, or if it is a server."""
+    if store.file is None:
+        return None
+    with store.read() as tx:
+        problem = tx.connection.exec_driver_sql("PRAGMA integrity_check").scalar_one()
+        if problem != "ok":
+            return f"{store.file} fails SQLite's check: {problem}"
+        broken = tx.connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    return None if broken is None else f"{store.file} has a row in {broken[0]} that points nowhere"
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from labeling.readers import READERS
 ROWS_PER_TRANSACTION = 500
 MAX_PROBLEMS_SHOWN = 50
 _NumberedRow = tuple[int, dict[str, Any]]
+OnRow = Callable[[int], None]
 
 
 @dataclass
@@ -65,14 +66,18 @@ def import_prompts(
     name: str | None = None,
     prompt_field: str | None = None,
     dry_run: bool = False,
+    on_row: OnRow | None = None,
 ) -> ImportReport:
-    """Add the prompts of a file. Counts: `new`, `known` (in the project or earlier in the file)."""
+    """Add the prompts of a file. Counts: `new`, `known` (in the project or earlier in the file).
+
+    `on_row` is called with the number of rows read so far, after each row.
+    """
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(new=0, known=0)
     with store.read() as tx:
         get_project(tx, project_id)
     seen: set[str] = set()
-    for chunk in _chunks(_rows(report, path)):
+    for chunk in _chunks(_rows(report, path, on_row)):
         batch = _parse_prompts(chunk, prompt_field, report)
         if dry_run:
             with store.read() as tx:
@@ -101,7 +106,13 @@ def _parse_prompts(chunk: list[_NumberedRow], prompt_field: str | None, report: 
 
 
 def import_responses(
-    store: Store, project_id: str, path: Path, *, name: str | None = None, dry_run: bool = False
+    store: Store,
+    project_id: str,
+    path: Path,
+    *,
+    name: str | None = None,
+    dry_run: bool = False,
+    on_row: OnRow | None = None,
 ) -> ImportReport:
     """Add finished responses; each row with two or more distinct ones becomes a task to rank.
 
@@ -111,7 +122,7 @@ def import_responses(
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
     with store.read() as tx:
         overlap = get_project(tx, project_id).overlap
-    for chunk in _chunks(_rows(report, path), whole=dry_run):
+    for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
         with _transaction(store, dry_run) as tx:
             for line, row in chunk:
                 try:
@@ -129,6 +140,7 @@ def import_rankings(
     name: str | None = None,
     format_name: str = "native",
     dry_run: bool = False,
+    on_row: OnRow | None = None,
 ) -> ImportReport:
     """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
 
@@ -140,7 +152,7 @@ def import_rankings(
     report.counts.update(rankings=0, skips=0, known=0, doubles=0)
     with store.read() as tx:
         get_project(tx, project_id)
-    for chunk in _chunks(_rows(report, path), whole=dry_run):
+    for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
         with _transaction(store, dry_run) as tx:
             for line, row in chunk:
                 try:
@@ -195,9 +207,11 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, report: ImportR
         report.counts["known"] += 1
 
 
-def _rows(report: ImportReport, path: Path) -> Iterator[_NumberedRow]:
+def _rows(report: ImportReport, path: Path, on_row: OnRow | None) -> Iterator[_NumberedRow]:
     for row in read_rows(path, report.file):
         report.n_rows += 1
+        if on_row is not None:
+            on_row(report.n_rows)
         if isinstance(row, Problem):
             report.add_problem(row)
         else:

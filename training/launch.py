@@ -106,12 +106,21 @@ def wait_for(
         time.sleep(_POLL_S)
 
 
-def start_worker(home: Home, store_url: str, *, once: bool = False) -> subprocess.Popen[bytes]:
-    """Start a worker process in a session of its own: an interrupt at the keyboard does not reach it."""
-    command = [sys.executable, "-m", "app", "worker", *(["--once"] if once else [])]
+def start_worker(home: Home, store_url: str, *, once: bool = False, quiet: bool = False) -> subprocess.Popen[bytes]:
+    """Start a worker process in a session of its own: an interrupt at the keyboard does not reach it.
+
+    `quiet`: it holds none of this process's outputs, so that whoever reads them is not kept waiting for the worker.
+    `-P` keeps an `app` folder in the working directory from being taken for ours.
+    """
+    command = [sys.executable, "-P", "-m", "app", "worker", *(["--once"] if once else [])]
     environment = os.environ | {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])  # an empty part means "here"
+    )
+    output = subprocess.DEVNULL if quiet else None
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+    )
 
 
 def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:

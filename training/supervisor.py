@@ -79,7 +79,7 @@ class Worker:
         folder.mkdir(parents=True, exist_ok=True)
         log.info("run %s (%s) starts", run.id, run.kind)
         child = subprocess.Popen(
-            [sys.executable, "-m", "training.worker", run.id, "--epoch", str(run.epoch)],
+            [sys.executable, "-P", "-m", "training.worker", run.id, "--epoch", str(run.epoch)],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
