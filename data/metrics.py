@@ -58,6 +58,12 @@ def metric_names(tx: Tx, run_id: str) -> list[str]:
     return [row.name for row in tx.rows(statement.order_by(run_metric.c.name))]
 
 
+def sample_steps(tx: Tx, run_id: str) -> list[int]:
+    """Steps that have samples, in their order."""
+    statement = sa.select(run_sample.c.step).where(run_sample.c.run_id == run_id).distinct()
+    return [row.step for row in tx.rows(statement.order_by(run_sample.c.step))]
+
+
 def samples_of(tx: Tx, run_id: str, step: int | None = None) -> list[tuple[int, dict[str, Any]]]:
     """(step, sample) of a run; of one step where it is named."""
     statement = sa.select(run_sample).where(run_sample.c.run_id == run_id)

@@ -93,15 +93,44 @@ def count_prompts(tx: Tx, project_id: str) -> int:
 
 
 def list_prompts(
-    tx: Tx, project_id: str, *, split: Split | None = None, without_task: bool = False, limit: int = 50, offset: int = 0
+    tx: Tx,
+    project_id: str,
+    *,
+    split: Split | None = None,
+    without_task: bool = False,
+    search: str = "",
+    limit: int = 50,
+    offset: int = 0,
 ) -> list[Prompt]:
-    """Prompts in the order in which they came. `without_task`: only those that have nothing to rank yet."""
-    statement = sa.select(prompt).where(prompt.c.project_id == project_id).order_by(prompt.c.seq)
-    if split is not None:
-        statement = statement.where(prompt.c.split == split.value)
-    if without_task:
-        statement = statement.where(~sa.exists().where(task.c.prompt_id == prompt.c.id))
+    """Prompts in the order in which they came. `without_task`: only those that have nothing to rank yet.
+
+    `search`: only those whose messages hold this text, in either case.
+    """
+    wanted = _wanted(project_id, split, without_task, search)
+    statement = sa.select(prompt).where(*wanted).order_by(prompt.c.seq)
     return [as_prompt(row) for row in tx.rows(statement.limit(limit).offset(offset))]
+
+
+def count_listed(
+    tx: Tx, project_id: str, *, split: Split | None = None, without_task: bool = False, search: str = ""
+) -> int:
+    """How many prompts `list_prompts` has with the same words."""
+    wanted = _wanted(project_id, split, without_task, search)
+    return int(tx.scalar(sa.select(sa.func.count()).select_from(prompt).where(*wanted)))
+
+
+def _wanted(project_id: str, split: Split | None, without_task: bool, search: str) -> list[sa.ColumnElement[bool]]:
+    wanted: list[sa.ColumnElement[bool]] = [prompt.c.project_id == project_id]
+    if split is not None:
+        wanted.append(prompt.c.split == split.value)
+    if without_task:
+        wanted.append(~sa.exists().where(task.c.prompt_id == prompt.c.id))
+    if search:
+        text = json.dumps(search, ensure_ascii=False)[1:-1]  # quotes and line ends as they stand in the column
+        for sign in "/%_":
+            text = text.replace(sign, f"/{sign}")
+        wanted.append(prompt.c.messages.ilike(f'%"content": "%{text}%', escape="/"))
+    return wanted
 
 
 def get_splits(tx: Tx, project_id: str) -> dict[str, tuple[str, Split | None]]:

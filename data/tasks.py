@@ -144,6 +144,31 @@ def list_task_ids(tx: Tx, project_id: str, *, limit: int = 50, offset: int = 0) 
     return [row.id for row in tx.rows(statement.limit(limit).offset(offset))]
 
 
+def holdings_of_prompts(tx: Tx, prompt_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """For each prompt: how many responses, and how many tasks, there are."""
+    counts = dict.fromkeys(prompt_ids, (0, 0))
+    for place, table in enumerate((response, task)):
+        statement = sa.select(table.c.prompt_id, sa.func.count().label("number"))
+        statement = statement.where(table.c.prompt_id.in_(prompt_ids)).group_by(table.c.prompt_id)
+        for row in tx.rows(statement):
+            known = list(counts[row.prompt_id])
+            known[place] = row.number
+            counts[row.prompt_id] = (known[0], known[1])
+    return counts
+
+
+def tasks_of_prompt(tx: Tx, prompt_id: str) -> list[Task]:
+    """The tasks of a prompt, in the order in which they are handed out."""
+    statement = sa.select(task.c.id).where(task.c.prompt_id == prompt_id).order_by(task.c.seq)
+    return get_tasks(tx, [row.id for row in tx.rows(statement)])
+
+
+def responses_of_prompt(tx: Tx, prompt_id: str) -> list[Response]:
+    """All responses of a prompt, whether a task has them or not, in the order in which they came."""
+    statement = sa.select(response).where(response.c.prompt_id == prompt_id)
+    return [as_response(row) for row in tx.rows(statement.order_by(response.c.created_at, response.c.id))]
+
+
 def responses_of_run(tx: Tx, run_id: str) -> list[Response]:
     """What a sampling run has stored so far, by prompt and place."""
     statement = (
