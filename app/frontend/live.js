@@ -1,0 +1,251 @@
+// Live curves of a run. The server sends only points that are new; what came before is kept here, and so is the zoom.
+//
+// data: {version, after, charts: [{title, note, series: [{name, label}]}], points: {name: [[step...], [value|null...]]}}
+// `points` holds everything after step `after`. If that leaves a gap to what we have (a message was lost, or this view
+// is new), we ask for everything again by the state `have`. Another `version` means: forget what you have.
+import uPlot from "./uPlot.esm.js";
+
+const HEIGHT = 180;
+const views = new WeakMap();
+let isSmooth = false; // one choice for all runs, as long as the page is open
+
+export default function (component) {
+  const root = component.parentElement;
+  if (!views.has(root)) views.set(root, new View(root));
+  views.get(root).update(component);
+  return () => {
+    views.get(root)?.destroy();
+    views.delete(root);
+  };
+}
+
+class View {
+  constructor(root) {
+    this.root = root;
+    this.cards = new Map();
+    this.sync = uPlot.sync(`curves-${Math.random()}`);
+    this.forget(null);
+    const bar = root.querySelector(".bar");
+    this.smoothButton = button(bar, "Smooth", () => this.setSmooth(!isSmooth));
+    this.resetButton = button(bar, "Reset zoom", () => this.zoom(null));
+    bar.append(element("span", "hint", "Drag over a chart to zoom all of them; double-click to see everything again."));
+    this.resizer = new ResizeObserver(() => this.cards.forEach((card) => fit(card)));
+    this.resizer.observe(root.querySelector(".grid"));
+    // The theme is a set of CSS variables on an element around us: when they change, everything is drawn again.
+    this.themer = new MutationObserver(() => this.cards.forEach((card) => card.plot?.redraw()));
+    for (let at = root.host ?? root; at; at = at.parentElement) {
+      this.themer.observe(at, { attributes: true, attributeFilter: ["style", "class"] });
+    }
+    this.setSmooth(isSmooth);
+    this.zoom(null);
+  }
+
+  forget(version) {
+    this.version = version;
+    this.curves = new Map(); // name -> {x, y}
+    this.last = -1;
+  }
+
+  update({ data, setStateValue }) {
+    if (data.version !== this.version) {
+      this.forget(data.version);
+      this.range = null;
+    }
+    if (data.after > this.last) {
+      if (!this.hasAsked) setStateValue("have", { step: this.last, at: Date.now() });
+      this.hasAsked = true;
+      return;
+    }
+    this.hasAsked = false;
+    this.merge(data);
+    this.charts = data.charts;
+    this.draw();
+  }
+
+  merge({ after, points }) {
+    for (const name of new Set([...this.curves.keys(), ...Object.keys(points)])) {
+      const old = this.curves.get(name) ?? { x: [], y: [] };
+      const [x, y] = points[name] ?? [[], []];
+      let keep = old.x.length;
+      while (keep && old.x[keep - 1] > after) keep--;
+      this.curves.set(name, { x: old.x.slice(0, keep).concat(x), y: old.y.slice(0, keep).concat(y) });
+      this.last = Math.max(this.last, x.at(-1) ?? -1);
+    }
+    this.root.querySelector(".grid").dataset.last = this.last;
+  }
+
+  draw() {
+    const grid = this.root.querySelector(".grid");
+    for (const chart of this.charts ?? []) {
+      const series = chart.series.filter(({ name }) => this.curves.get(name)?.x.length);
+      if (!series.length) continue;
+      if (!this.cards.has(chart.title)) this.cards.set(chart.title, newCard(grid, chart));
+      const card = this.cards.get(chart.title);
+      const columns = align(series.map(({ name }) => this.curves.get(name)));
+      card.data = [columns[0], ...columns.slice(1).flatMap((y) => (isSmooth ? [y, smoothed(y)] : [y]))];
+      const made = `${isSmooth} ${series.map(({ name }) => name)}`;
+      if (card.made === made) {
+        card.plot.setData(card.data, !this.range);
+      } else {
+        card.made = made;
+        card.series = series;
+        card.plot?.destroy();
+        card.plot = newPlot(card, this);
+      }
+      if (this.range) card.plot.setScale("x", this.range);
+      legend(card, null);
+      card.body.setAttribute("aria-label", `${chart.title}. ${card.legend.innerText.replaceAll("\n", " ")}`);
+    }
+  }
+
+  zoom(range) {
+    this.range = range;
+    this.resetButton.hidden = !range;
+    for (const { plot, data } of this.cards.values()) {
+      if (range) plot.setScale("x", range);
+      else plot.setData(data, true);
+    }
+  }
+
+  setSmooth(value) {
+    isSmooth = value;
+    this.smoothButton.setAttribute("aria-pressed", value);
+    this.draw();
+  }
+
+  destroy() {
+    this.resizer.disconnect();
+    this.themer.disconnect();
+    this.cards.forEach(({ plot }) => plot?.destroy());
+  }
+}
+
+function newCard(grid, chart) {
+  const box = element("section", "card");
+  const body = element("div", "plot");
+  body.setAttribute("role", "img");
+  const card = { body, legend: element("div", "legend") };
+  box.append(element("h4", "", chart.title), element("p", "note", chart.note), body, card.legend);
+  grid.append(box);
+  return card;
+}
+
+function newPlot(card, view) {
+  const css = (name, other) => getComputedStyle(card.body).getPropertyValue(name).trim() || other;
+  const axis = {
+    stroke: () => css("--st-text-color", "#555"),
+    font: "11px system-ui, sans-serif",
+    grid: { stroke: () => css("--st-border-color-light", "#8883"), width: 1 },
+    ticks: { show: false },
+  };
+  const lines = card.series.flatMap((_, place) => {
+    const full = { stroke: () => colour(css, place), width: 1.5, points: { size: 5 } };
+    const faint = { stroke: () => colour(css, place), alpha: 0.25, width: 1, points: { show: false } };
+    return isSmooth ? [faint, { ...full, points: { show: false } }] : [full];
+  });
+  const options = {
+    width: card.body.clientWidth || 300,
+    height: HEIGHT,
+    legend: { show: false },
+    series: [{}, ...lines],
+    scales: { x: { time: false } },
+    axes: [
+      { ...axis, size: 26, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : "")) },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map(short) },
+    ],
+    cursor: {
+      y: false,
+      sync: { key: view.sync.key, setSeries: false },
+      drag: { setScale: false, x: true, y: false },
+      bind: { dblclick: () => () => view.zoom(null) },
+    },
+    hooks: {
+      setCursor: [(plot) => legend(card, plot.cursor.idx)],
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < 4) return;
+          const [min, max] = [left, left + width].map((at) => plot.posToVal(at, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          view.zoom({ min, max });
+        },
+      ],
+    },
+  };
+  return new uPlot(options, card.data, card.body);
+}
+
+// The values under the cursor, or the last ones.
+function legend(card, place) {
+  const step = isSmooth ? 2 : 1;
+  const [x] = card.data;
+  const at = place ?? x.length - 1;
+  const parts = card.series.map(({ label }, number) => {
+    const y = card.data[(number + 1) * step];
+    let found = at;
+    while (found >= 0 && y[found] === undefined) found--;
+    const mark = element("i");
+    mark.style.background = colour((name, other) => getComputedStyle(card.body).getPropertyValue(name) || other, number);
+    const part = element("span");
+    part.append(mark, `${label} `, element("b", "", found < 0 ? "-" : short(y[found])));
+    return part;
+  });
+  card.legend.replaceChildren(...parts, element("span", "step", `step ${x[at]}`));
+}
+
+// Curves that have points at different steps, on one axis: undefined where a curve has no point, null for a gap.
+function align(curves) {
+  const x = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
+  return [x, ...curves.map((curve) => onto(x, curve))];
+}
+
+function onto(x, curve) {
+  const values = new Map(curve.x.map((step, place) => [step, curve.y[place]]));
+  return x.map((step) => values.get(step));
+}
+
+// Exponential mean without the pull of its start.
+function smoothed(values) {
+  const span = Math.min(50, Math.max(3, values.length / 10));
+  const decay = 1 - 2 / (1 + span);
+  let [sum, weight] = [0, 0];
+  return values.map((value) => {
+    if (value == null) return value;
+    sum = decay * sum + (1 - decay) * value;
+    weight = decay * weight + (1 - decay);
+    return sum / weight;
+  });
+}
+
+function colour(css, place) {
+  const all = css("--st-chart-categorical-colors", "").split(/,(?![^(]*\))/).map((each) => each.trim()).filter(Boolean);
+  return all.length ? all[place % all.length] : ["#3b5bdb", "#e8590c", "#2f9e44", "#9c36b5"][place % 4];
+}
+
+function short(value) {
+  if (value === null || value === undefined) return "not finite";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1).replace("e+", "e");
+  return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
+}
+
+function fit({ plot, body }) {
+  if (plot && body.clientWidth && plot.width !== body.clientWidth) {
+    plot.setSize({ width: body.clientWidth, height: HEIGHT });
+  }
+}
+
+function button(bar, text, onClick) {
+  const made = element("button", "", text);
+  made.type = "button";
+  made.addEventListener("click", onClick);
+  bar.append(made);
+  return made;
+}
+
+function element(tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  made.textContent = text;
+  return made;
+}

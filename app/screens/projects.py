@@ -1,0 +1,166 @@
+"""Projects: what is ranked, by how many people, under which guidelines; and which project the other pages work on."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.context import PROJECT_KEY, current_project, require, store
+from app.widgets.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
+from app.widgets.words import count, plain
+from data.projects import (
+    DEFAULT_GUIDELINES,
+    DEFAULT_SKIP_REASONS,
+    MAX_K,
+    MIN_K,
+    create_project,
+    get_project,
+    list_projects,
+    project_counts,
+    set_guidelines,
+)
+from data.records import Project, Role
+
+FORM = "projects.new"
+
+
+def render() -> None:
+    require(Role.RESEARCHER)
+    head = page_head("Projects")
+    with store().read() as tx:
+        projects = [(each, project_counts(tx, each.id)) for each in reversed(list_projects(tx))]
+    if not projects:
+        text = "A project holds prompts, the responses sampled for them, and people's rankings."
+        with empty_state("folder_open", "No project yet", text, "projects.empty"):
+            if st.button("New project", icon=":material/add:", type="primary", key="projects.first"):
+                _new_project()
+        return
+    if head.button("New project", icon=":material/add:", type="primary", key="projects.open_new"):
+        _new_project()
+    chosen = current_project()
+    with st.grid(3, min_column_width=300, key="projects.cards"):
+        for project, counts in projects:
+            _card(project, counts, is_current=chosen is not None and chosen.id == project.id)
+
+
+def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None:
+    with st.container(border=True, key=f"projects.card.{project.id}"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(plain(project.name), anchor=False)
+            if is_current:
+                st.badge("current", icon=":material/check:", color="green")
+        done, wanted = counts["slots_done"], counts["slots"]
+        words = f"{done:,} of {count(wanted, 'ranking')} done" if wanted else "nothing to rank yet"
+        st.progress(done / wanted if wanted else 0.0, text=words)
+        st.caption(
+            f"{count(counts['prompts'], 'prompt')} · {count(counts['responses'], 'response')} · "
+            f"{count(counts['skips'], 'skip')} · {project.k} responses per prompt, "
+            f"{count(project.overlap, 'annotator')} each"
+        )
+        if counts["tasks_set_aside"]:
+            st.caption(f":material/block: {count(counts['tasks_set_aside'], 'task')} set aside after repeated skips")
+        with st.container(horizontal=True):
+            _lead_on(project, counts, is_current=is_current)
+            if st.button("Guidelines", icon=":material/edit_note:", key=f"projects.guidelines.{project.id}"):
+                _edit_guidelines(project.id)
+
+
+def _lead_on(project: Project, counts: dict[str, int], *, is_current: bool) -> None:
+    """The one button that goes on from here: to work on this project, or to its next step."""
+    if not is_current:
+        st.button(
+            "Choose", icon=":material/check:", key=f"projects.choose.{project.id}", on_click=_choose, args=(project.id,)
+        )
+        return
+    screen, label = next_step(counts)
+    if st.button(label, icon=":material/arrow_forward:", icon_position="right", key=f"projects.next.{project.id}"):
+        go_to(screen)
+
+
+def next_step(counts: dict[str, int]) -> tuple[str, str]:
+    """The screen where a project's work goes on, and what to do there."""
+    if not counts["prompts"]:
+        return "prompts", "Import prompts"
+    if not counts["tasks"]:
+        return "prompts", "Sample responses"
+    if not counts["rankings"]:
+        return "rank", "Rank responses"
+    return "snapshots", "Freeze a snapshot"
+
+
+def _choose(project_id: str) -> None:
+    st.session_state[PROJECT_KEY] = project_id
+
+
+@st.dialog("New project", width="large", icon=":material/add:")
+def _new_project() -> None:
+    project_form()
+
+
+def project_form() -> None:
+    """The form that makes a project."""
+    key = nonce(FORM)
+    with st.form(FORM, border=False):
+        name = st.text_input("Name", max_chars=80, key=f"{FORM}.name")
+        left, right = st.columns(2)
+        k = left.number_input(
+            "Responses per prompt",
+            MIN_K,
+            MAX_K,
+            4,
+            key=f"{FORM}.k",
+            help="K: how many responses are sampled and ranked",
+        )
+        overlap = right.number_input(
+            "Annotators per task", 1, 100, 1, key=f"{FORM}.overlap", help="Two or more let you measure agreement"
+        )
+        guidelines = st.text_area("Guidelines for annotators", DEFAULT_GUIDELINES, height=120, key=f"{FORM}.guidelines")
+        reasons = st.text_area(
+            "Reasons to skip, one a line", "\n".join(DEFAULT_SKIP_REASONS), height=120, key=f"{FORM}.reasons"
+        )
+        if not st.form_submit_button("Create project", type="primary", key=f"{FORM}.create.{key}"):
+            return
+    lines = tuple(line.strip() for line in (reasons or "").splitlines() if line.strip())
+    made = None
+    with ShownErrors(), store().begin() as tx:
+        made = create_project(
+            tx,
+            name or "",
+            k=int(k),
+            overlap=int(overlap),
+            guidelines=guidelines or "",
+            skip_reasons=lines or DEFAULT_SKIP_REASONS,
+            nonce=key,
+        )
+    if made is not None:
+        _choose(made.id)
+        renew_nonce(FORM)
+        say_after_rerun("Project created")
+        st.rerun()
+
+
+@st.dialog("Guidelines", width="large", icon=":material/edit_note:")
+def _edit_guidelines(project_id: str) -> None:
+    guidelines_form(project_id)
+
+
+def guidelines_form(project_id: str) -> None:
+    """The form that changes a project's guidelines; each change is a new version, which rankings name."""
+    with store().read() as tx:
+        project = get_project(tx, project_id)
+    key = f"projects.edit.{project.id}.{project.guidelines_version}"
+    with st.form(key, border=False):
+        text = st.text_area("What annotators read", project.guidelines, height=280, key=f"{key}.text")
+        st.caption(
+            f"Version {project.guidelines_version}. A change makes a new version; each ranking records the version "
+            "that its annotator saw."
+        )
+        if not st.form_submit_button("Save guidelines", type="primary", key=f"{key}.save"):
+            return
+    with store().begin() as tx:
+        changed = set_guidelines(tx, project.id, text or "")
+    say_after_rerun(f"Guidelines saved as version {changed.guidelines_version}")
+    st.rerun()
+
+
+if __name__ == "__main__":
+    render()

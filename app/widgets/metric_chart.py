@@ -1,0 +1,158 @@
+"""Live curves of a run: a component that is sent only what is new, so that it can follow a long run.
+
+What each metric means stands in docs/metrics.md; here is one line for each chart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from app.context import store
+from app.widgets.components import register
+from data.metrics import metrics_of
+from data.records import MetricPoint
+from data.runs import events_of, get_run
+
+REFRESH_S = 2.0
+MAX_POINTS = 2_000
+REWIND_EVENT = "resumed_from_checkpoint"
+Curves = dict[str, tuple[list[int], list[float | None]]]
+
+_mount = register("live", "live.js", "live.css", '<div class="bar"></div><div class="grid"></div>')
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Metrics of one scale that are read together. `names` are patterns."""
+
+    title: str
+    note: str
+    names: tuple[str, ...]
+
+
+CHARTS = (
+    Chart("Score", "What the reward model gives the sampled responses. It should rise.", ("score/*", "reward/score*")),
+    Chart(
+        "KL to the reference",
+        "Nats by which the policy has moved away from where it started, per response. A fast rise means drift.",
+        ("kl/*sum*", "kl/*response*"),
+    ),
+    Chart("KL per token", "The same per token: k1 may be negative, k3 never is.", ("kl/k?_mean", "kl/*token*")),
+    Chart("KL coefficient", "Weight of the KL in the reward; it moves only where a target is set.", ("kl/coef*",)),
+    Chart("Accuracy", "Share of pairs that are ordered as people ordered them. Chance is 0.5.", ("*/accuracy*",)),
+    Chart("Margin", "Score of the chosen response minus that of the rejected one.", ("*/margin*", "*/margins*")),
+    Chart(
+        "Response length", "Tokens per response. Steady growth is often the score being gamed.", ("response/length*",)
+    ),
+    Chart(
+        "Responses that ended",
+        "Share that ended by itself. The rest was cut at the limit.",
+        ("response/ended*", "response/eos*", "*/ended_share"),
+    ),
+    Chart("Clip fraction", "Share of tokens whose ratio was clipped. 0.05 to 0.2 is usual.", ("*/clip_fraction*",)),
+    Chart("Ratio", "New over old probability. It is 1 at the first minibatch, or something is wrong.", ("*/ratio*",)),
+    Chart("Entropy", "How undecided the policy is, in nats per token. A collapse ends exploration.", ("*/entropy*",)),
+    Chart(
+        "Explained variance",
+        "How well the critic foresees the return: 1 is perfect, below 0 is worse than a constant.",
+        ("value/explained_variance*",),
+    ),
+    Chart("Loss", "What is minimised.", ("loss", "*/loss", "loss/*", "*_loss", "*/*_loss")),
+    Chart("Learning rate", "The step size of the optimiser.", ("*learning_rate*", "*/lr")),
+    Chart("Gradient norm", "Before clipping. Spikes come before trouble.", ("*grad_norm*",)),
+    Chart("Time", "Seconds of a step, by what they were spent on.", ("time/*", "*/seconds*", "*_s")),
+)
+PREFIX_NOTES = {
+    "reward": "Of the reward model and the rewards made from it.",
+    "kl": "Distance between the policy and its reference.",
+    "policy": "Of the policy's update.",
+    "value": "Of the critic.",
+    "response": "Of the sampled responses.",
+    "eval": "On held-out prompts.",
+    "sampling": "Of the responses sampled so far.",
+    "memory": "Memory in use.",
+    "throughput": "How fast it goes.",
+}
+
+
+def charts_of(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Put each metric into its chart, in the order of CHARTS; a metric that no chart names gets one of its own."""
+    left = sorted(set(names))
+    charts = []
+    for chart in CHARTS:
+        mine = [name for name in left if any(fnmatchcase(name, pattern) for pattern in chart.names)]
+        left = [name for name in left if name not in mine]
+        if mine:
+            charts.append(_as_data(chart.title, chart.note, mine))
+    return charts + [_as_data(name, PREFIX_NOTES.get(name.split("/")[0], ""), [name]) for name in left]
+
+
+def curves_of(points: Iterable[MetricPoint], limit: int = MAX_POINTS) -> Curves:
+    """Points by metric: steps and values. A long curve is thinned to `limit` points that keep its peaks."""
+    curves: Curves = {}
+    for point in points:
+        steps, values = curves.setdefault(point.name, ([], []))
+        steps.append(point.step)
+        values.append(point.value)
+    return {name: thinned(steps, values, limit) for name, (steps, values) in curves.items()}
+
+
+def thinned(steps: list[int], values: list[float | None], limit: int) -> tuple[list[int], list[float | None]]:
+    """Keep the lowest and the highest point of each stretch, and the last point; gaps (None) stay gaps."""
+    if len(steps) <= limit:
+        return steps, values
+    size = -(-2 * len(steps) // limit)
+    kept = {len(steps) - 1}
+    for start in range(0, len(steps), size):
+        stretch = range(start, min(start + size, len(steps)))
+        finite = [place for place in stretch if values[place] is not None]
+        kept |= {place for place in stretch if values[place] is None}
+        if finite:
+            kept |= {min(finite, key=lambda at: values[at] or 0.0), max(finite, key=lambda at: values[at] or 0.0)}
+    places = sorted(kept)
+    return [steps[place] for place in places], [values[place] for place in places]
+
+
+def live_curves(run_id: str, key: str, *, is_active: bool) -> None:
+    """Draw the curves of a run, and follow it while it is active."""
+    st.fragment(_draw, run_every=REFRESH_S if is_active else None)(run_id, key)
+
+
+def _draw(run_id: str, key: str) -> None:
+    memory = st.session_state.setdefault(f"{key}.sent", {}) if key in st.session_state else {}
+    with store().read() as tx:
+        run = get_run(tx, run_id)
+        version = f"{run.id}.{sum(event.kind == REWIND_EVENT for event in events_of(tx, run.id))}"
+        if memory.get("version") != version:
+            memory = {"version": version, "step": -1, "names": []}
+        # A step's metrics may come in two transactions: the last step that was sent is sent again.
+        after = max(memory["step"] - 1, -1)
+        points = metrics_of(tx, run.id, after=after)
+    names = sorted({*memory["names"], *(point.name for point in points)})
+    if not names:
+        st.caption("Curves appear here with the first step.")
+        return
+    data = {"version": version, "after": after, "charts": charts_of(names), "points": curves_of(points)}
+    _mount(key=key, data=data, default={"have": None}, on_have_change=partial(_send_all_again, key))
+    last = max([memory["step"], *(point.step for point in points)])
+    st.session_state[f"{key}.sent"] = {"version": version, "step": last, "names": names}
+
+
+def _send_all_again(key: str) -> None:
+    st.session_state.pop(f"{key}.sent", None)
+
+
+def _as_data(title: str, note: str, names: list[str]) -> dict[str, Any]:
+    is_one_family = len({name.split("/")[0] for name in names}) == 1
+    series = [{"name": name, "label": _label(name, is_one_family)} for name in names]
+    return {"title": title, "note": note, "series": series}
+
+
+def _label(name: str, is_one_family: bool) -> str:
+    return (name.split("/", 1)[-1] if is_one_family else name).replace("_", " ")

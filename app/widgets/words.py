@@ -1,0 +1,109 @@
+"""How the screens say things: times, numbers, names of fields. Plain functions, no Streamlit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from data.records import Messages, Run, RunKind
+
+KIND_WORDS = {
+    RunKind.SAMPLE: "Sampling",
+    RunKind.REWARD: "Reward model",
+    RunKind.PPO: "PPO",
+    RunKind.SFT: "SFT",
+    RunKind.DPO: "DPO",
+    RunKind.SCORE: "Scoring",
+    RunKind.COMPARE: "Comparison",
+}
+_ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl"}
+_MARKDOWN = set("\\`*_{}[]()<>#+-.!|~$:^=")
+
+
+def short_id(full_id: str) -> str:
+    """The end of an id: enough to name a run, and what the command line accepts too."""
+    return full_id[-6:]
+
+
+def run_name(run: Run) -> str:
+    return f"{KIND_WORDS[run.kind]} {short_id(run.id)}"
+
+
+def field_label(name: str) -> str:
+    """`kl_coef` -> `KL coef`: a field's name as a label."""
+    words = [word.upper() if word in _ABBREVIATIONS else word for word in name.replace("_", " ").split()]
+    label = " ".join(words)
+    return label[:1].upper() + label[1:]
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its two largest units: `45 s`, `3 min 20 s`, `2 h 5 min`, `3 days`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
+    if whole < 86_400:
+        hours, minutes = divmod(whole // 60, 60)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days = whole // 86_400
+    return f"{days} day{'s' if days > 1 else ''}"
+
+
+def ago(seconds: float) -> str:
+    """How long ago: `just now`, `3 min ago`."""
+    return "just now" if seconds < 5 else f"{duration(seconds)} ago"
+
+
+def number(value: Any) -> str:
+    """A number as people read it: four digits that count, thousands with commas; anything else as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "yes" if value is True else "no" if value is False else "none" if value is None else str(value)
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    if not math.isfinite(value):
+        return "not finite"
+    if 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def count(how_many: int, thing: str) -> str:
+    """`1 ranking`, `2,000 rankings`."""
+    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{how_many:,} {thing if how_many == 1 else plural}"
+
+
+def plain(text: str) -> str:
+    """Somebody's text inside a label: every sign that Markdown reads is escaped."""
+    return "".join(f"\\{sign}" if sign in _MARKDOWN else sign for sign in text)
+
+
+def prompt_text(prompt: Any) -> str:
+    """A prompt as one text, from a text, from messages, or from whatever a run has written."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, list | tuple) and all(isinstance(each, dict) for each in prompt):
+        messages = [each for each in prompt if "content" in each]
+        if len(messages) == 1:
+            return str(messages[0]["content"])
+        return "\n\n".join(f"{each.get('role', '')}: {each['content']}" for each in messages)
+    return "" if prompt is None else str(prompt)
+
+
+def first_line(messages: Messages, length: int = 300) -> str:
+    """The last message of a prompt, cut to one line of a table."""
+    text = " ".join(messages[-1]["content"].split()) if messages else ""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one level, with dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
