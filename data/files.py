@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,7 +61,11 @@ def read_rows(path: Path, name: str | None = None) -> Iterator[Row | Problem]:
         if kind in readers:
             yield from readers[kind](file, label)
         else:
-            yield from _read_csv(file, label, "\t" if kind == "tsv" else ",")
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="strict", newline="")
+            try:
+                yield from _read_csv(text, label, "\t" if kind == "tsv" else ",")
+            finally:
+                text.detach()  # the file is closed by whoever opened it
 
 
 def _read_jsonl(file: BinaryIO, label: str) -> Iterator[Row | Problem]:
@@ -105,9 +109,8 @@ def _read_json(file: BinaryIO, label: str) -> Iterator[Row | Problem]:
             yield Problem(place, f"a JSON object is needed, found {_name(value)}")
 
 
-def _read_csv(file: BinaryIO, label: str, delimiter: str) -> Iterator[Row | Problem]:
+def _read_csv(text: TextIO, label: str, delimiter: str) -> Iterator[Row | Problem]:
     csv.field_size_limit(MAX_LINE_BYTES)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="strict", newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
