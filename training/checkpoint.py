@@ -38,6 +38,8 @@ class State:
     step: int
     tensors: dict[str, Tensors] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # further files, by name
+    folder: Path | None = None  # where it was read from
 
 
 def save_checkpoint(reporter: Reporter, state: State) -> Path:
@@ -55,6 +57,8 @@ def save_checkpoint(reporter: Reporter, state: State) -> Path:
     try:
         for name, tensors in state.tensors.items():
             _write_tensors(staging / f"{name}.safetensors", tensors)
+        for name, text in state.texts.items():
+            (staging / name).write_text(text, encoding="utf-8")
         (staging / STATE).write_text(json.dumps({"step": state.step, "values": state.values}), encoding="utf-8")
         names = sorted(path.name for path in staging.iterdir())
         manifest = {"step": state.step, "files": {name: _facts(staging / name) for name in names}}
@@ -155,7 +159,7 @@ def unpack_random_state(tensors: Tensors, values: dict[str, Any]) -> None:
 def _read(folder: Path) -> State:
     head = json.loads((folder / STATE).read_text(encoding="utf-8"))
     tensors = {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
-    return State(head["step"], tensors, head["values"])
+    return State(head["step"], tensors, head["values"], folder=folder)
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:

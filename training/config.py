@@ -86,6 +86,7 @@ class RewardConfig(TrainConfig):
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
     weight_decay: float = option(0.0, "decay of the weights", min=0.0, group=OPTIMISER)
     max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
+    normalise_on: int = option(256, "SFT responses whose mean score becomes 0", unit="responses", min=1, group=MACHINE)
     centring: float = option(0.0, "weight of the squared mean score of a prompt in the loss", min=0.0, group=ALGORITHM)
     eval_every: int = option(25, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
 

@@ -7,6 +7,7 @@ not depend on which others are sampled with it, and a resumed run draws the same
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,7 +90,7 @@ def generate(
     positions = (attention.cumsum(-1) - 1).clamp(min=0)
     with machine.autocast():
         out = model(input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=True, logits_to_keep=1)
-    cache = out.past_key_values
+    cache = _cache_of(out)
     logits = out.logits[:, -1]
     if n > 1:
         cache.batch_repeat_interleave(n)
@@ -108,6 +109,7 @@ def _decode(
     machine: Machine,
     check: Callable[[], None],
 ) -> list[Generated]:
+    cache_word = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
     generated = [Generated() for _ in range(len(logits))]
     rows = list(range(len(logits)))  # which response each row of the batch is
     for t in range(config.max_new_tokens):
@@ -133,9 +135,14 @@ def _decode(
                 input_ids=tokens[:, None],
                 attention_mask=attention,
                 position_ids=positions,
-                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **{cache_word: cache},
             )
-        cache, logits = out.past_key_values, out.logits[:, -1]
+        cache, logits = _cache_of(out), out.logits[:, -1]
     return generated
+
+
+def _cache_of(out: Any) -> Any:
+    """The cache that a forward pass returns; transformers is renaming it from past_key_values to cache."""
+    return out["cache"] if "cache" in out else out["past_key_values"]

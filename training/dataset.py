@@ -1,0 +1,96 @@
+"""A snapshot's groups as token ids, with everything that was cut or left out counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.errors import InvalidInput
+from data.records import Split
+from data.snapshots import Group, read_groups
+from training.encoding import Encoder, fit
+
+
+@dataclass(frozen=True)
+class EncodedGroup:
+    """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token."""
+
+    ranking_id: str
+    prompt_id: str
+    sequences: list[list[int]]
+    prompt_lengths: list[int]
+    ranks: list[int]
+    weight: float
+
+    @property
+    def n_responses(self) -> int:
+        return len(self.ranks)
+
+
+@dataclass
+class Encoded:
+    """Both sides of a snapshot, and counts of what encoding had to do."""
+
+    train: list[EncodedGroup]
+    held_out: list[EncodedGroup]
+    counts: Counter[str]
+
+
+def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
+    """Encode the groups of the snapshot in `folder`, each sequence within `max_length` tokens.
+
+    A response that became the same as an earlier one by being cut is left out of its group; a group without a pair is
+    left out whole. Weights are scaled to 1 in the mean over the training side.
+    Raises InvalidInput if the training side is empty.
+    """
+    counts = Counter[str](
+        prompts_refused=0, prompts_cut=0, responses_cut=0, responses_same_when_cut=0, groups_without_pair=0
+    )
+    sides: dict[Split, list[EncodedGroup]] = {Split.TRAIN: [], Split.EVAL: []}
+    for group in read_groups(folder):
+        encoded = _encode(group, encoder, max_length, counts)
+        if encoded is not None:
+            sides[group.split].append(encoded)
+    train = sides[Split.TRAIN]
+    if not train:
+        raise InvalidInput("the snapshot's training side has no ranking with a pair; rank more prompts")
+    mean = sum(group.weight for group in train) / len(train)
+    scaled = {side: [_with_weight(group, group.weight / mean) for group in groups] for side, groups in sides.items()}
+    return Encoded(scaled[Split.TRAIN], scaled[Split.EVAL], counts)
+
+
+def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str]) -> EncodedGroup | None:
+    try:
+        prompt = encoder.prompt_ids(group.messages)
+    except InvalidInput:
+        counts["prompts_refused"] += 1
+        return None
+    kept: dict[tuple[int, ...], tuple[int, int]] = {}
+    is_prompt_cut = False
+    for text, rank in zip(group.responses, group.ranks, strict=True):
+        fitted = fit(prompt, encoder.response_ids(text), max_length)
+        is_prompt_cut |= fitted.is_prompt_cut
+        counts["responses_cut"] += fitted.is_response_cut
+        key = tuple(fitted.prompt + fitted.response)
+        if key in kept:
+            counts["responses_same_when_cut"] += 1
+        else:
+            kept[key] = (len(fitted.prompt), rank)
+    counts["prompts_cut"] += is_prompt_cut
+    ranks = [rank for _, rank in kept.values()]
+    if len(set(ranks)) < 2:
+        counts["groups_without_pair"] += 1
+        return None
+    return EncodedGroup(
+        ranking_id=group.ranking_id,
+        prompt_id=group.prompt_id,
+        sequences=[list(key) for key in kept],
+        prompt_lengths=[length for length, _ in kept.values()],
+        ranks=ranks,
+        weight=group.weight,
+    )
+
+
+def _with_weight(group: EncodedGroup, weight: float) -> EncodedGroup:
+    return EncodedGroup(group.ranking_id, group.prompt_id, group.sequences, group.prompt_lengths, group.ranks, weight)

@@ -1,0 +1,132 @@
+"""The one way to score a text by a reward model: in training, for files, in a comparison, and in PPO."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.errors import InvalidInput
+from data.paths import Home
+from data.records import Messages
+from training.encoding import Encoder, fit
+from training.models import (
+    ADAPTER_FOLDER,
+    MODEL_FOLDER,
+    REWARD_FILE,
+    Machine,
+    ModelSource,
+    load_classifier,
+    weights_hash,
+)
+from training.models import load_encoder as _load_encoder
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RewardInfo:
+    """What is stored beside a reward model: its zero, its scale, and what its texts must look like.
+
+    shift: mean raw score of the SFT responses, taken from every score. std: their standard deviation.
+    """
+
+    shift: float
+    std: float
+    n: int
+    max_length: int
+    template_hash: str
+    vocabulary_hash: str
+    base_model: str
+    base_revision: str
+    has_adapter: bool
+
+
+def read_reward_info(folder: Path) -> RewardInfo:
+    """Raises InvalidInput if the file is missing: scores without their zero would mean something else."""
+    path = folder / MODEL_FOLDER / REWARD_FILE
+    if not path.is_file():
+        raise InvalidInput(f"{path} is missing: the reward model's zero is not known; train the reward model again")
+    return RewardInfo(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
+    """Raw scores (N,) float32, read at each row's last attended token; ids, attention: (N, S), padded on the right.
+
+    The place comes from the mask, not from the ids, and the head computes in float32: in bf16 close scores become
+    ties. Gradients flow. Raises ValueError for a row without a token.
+    """
+    lengths = attention.sum(1)
+    if int(lengths.min()) == 0:
+        raise ValueError("a text without a token has no score")
+    inner = classifier.get_base_model() if hasattr(classifier, "get_base_model") else classifier
+    hidden = inner.base_model(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
+    last = hidden[torch.arange(len(ids), device=ids.device), lengths - 1]
+    with torch.autocast(ids.device.type, enabled=False):
+        scores: Tensor = inner.score(last.float()).squeeze(-1)
+    return scores
+
+
+def pad_right(sequences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """(ids, attention), both (N, S), padded on the right."""
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    ids = torch.full((len(sequences), int(lengths.max())), pad_id)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = torch.tensor(sequence)
+    return ids, torch.arange(ids.shape[1])[None] < lengths[:, None]
+
+
+@torch.no_grad()
+def score_sequences(
+    classifier: Any, sequences: Sequence[Sequence[int]], pad_id: int, machine: Machine, batch_size: int
+) -> Tensor:
+    """Raw scores (N,) float32 of token sequences, in batches of similar length."""
+    scores = torch.zeros(len(sequences))
+    order = sorted(range(len(sequences)), key=lambda place: len(sequences[place]))
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        ids, attention = pad_right([sequences[place] for place in places], pad_id)
+        with machine.autocast():
+            batch = pooled_scores(classifier, ids.to(machine.device), attention.to(machine.device))
+        scores[places] = batch.cpu()
+    return scores
+
+
+class Scorer:
+    """A finished reward model: texts in, scores with mean 0 on the SFT responses out."""
+
+    def __init__(self, home: Home, run_id: str, machine: Machine, batch_size: int = 16) -> None:
+        """Load the model of a reward run. Raises InvalidInput if its files are missing."""
+        folder = home.run_folder(run_id)
+        self.info = read_reward_info(folder)
+        self.folder, self.machine, self.batch_size = folder, machine, batch_size
+        place = folder / MODEL_FOLDER
+        self.source = ModelSource(f"run:{run_id}", str(place), weights_hash(place))
+        self.encoder: Encoder = _load_encoder(self.source)
+        self.model = load_classifier(self.source, torch.float32).to(machine.device)
+
+    @property
+    def adapter_folder(self) -> Path | None:
+        """The low-rank adapter that the model was made with, where it was."""
+        return self.folder / ADAPTER_FOLDER if self.info.has_adapter else None
+
+    def encode(self, messages: Messages, response: str) -> list[int]:
+        """A prompt with a response as the model reads it."""
+        fitted = fit(self.encoder.prompt_ids(messages), self.encoder.response_ids(response), self.info.max_length)
+        return fitted.prompt + fitted.response
+
+    def score_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        """Scores (N,) of token sequences that end with the end token."""
+        cut = [sequence[-self.info.max_length :] for sequence in sequences]
+        raw = score_sequences(self.model, cut, self.encoder.pad_id, self.machine, self.batch_size)
+        return raw - self.info.shift
+
+    def score(self, texts: Sequence[tuple[Messages, str]]) -> Tensor:
+        """Scores (N,) of responses to prompts."""
+        return self.score_ids([self.encode(messages, response) for messages, response in texts])
