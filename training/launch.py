@@ -23,6 +23,7 @@ from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
 from training.config import CONFIGS, DEMO_MODEL
+from training.supervisor import tail_log
 
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
 _NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
@@ -104,6 +105,11 @@ def wait_for(
         if end is not None and time.monotonic() > end:
             raise WorkFailed(f"run {run.id} ({run.kind}) is still {run.status} after {timeout_s:.0f} s")
         time.sleep(_POLL_S)
+
+
+def run_log(home: Home, run_id: str) -> str:
+    """The end of a run's log, empty where there is none."""
+    return tail_log(home.run_folder(run_id))
 
 
 def start_worker(home: Home, store_url: str, *, once: bool = False, quiet: bool = False) -> subprocess.Popen[bytes]:

@@ -6,7 +6,8 @@ import streamlit as st
 
 from app.context import PROJECT_KEY, current_project, require, store
 from app.widgets.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
-from app.widgets.words import count, plain
+from app.widgets.problems import plain
+from app.widgets.words import count
 from data.projects import (
     DEFAULT_GUIDELINES,
     DEFAULT_SKIP_REASONS,

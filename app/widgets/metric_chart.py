@@ -37,36 +37,34 @@ class Chart:
 
 
 CHARTS = (
-    Chart("Score", "What the reward model gives the sampled responses. It should rise.", ("score/*", "reward/score*")),
+    Chart("Accuracy", "Share of pairs ordered as people ordered them; chance is 0.5.", ("*accuracy*", "*exact_order*")),
+    Chart("Score", "What the reward model gives, in its own units.", ("*score_mean*", "*score_std*", "score/*")),
     Chart(
         "KL to the reference",
-        "Nats by which the policy has moved away from where it started, per response. A fast rise means drift.",
+        "Nats by which the policy has moved from where it started, per response. A fast rise means drift.",
         ("kl/*sum*", "kl/*response*"),
     ),
     Chart("KL per token", "The same per token: k1 may be negative, k3 never is.", ("kl/k?_mean", "kl/*token*")),
     Chart("KL coefficient", "Weight of the KL in the reward; it moves only where a target is set.", ("kl/coef*",)),
-    Chart("Accuracy", "Share of pairs that are ordered as people ordered them. Chance is 0.5.", ("*/accuracy*",)),
-    Chart("Margin", "Score of the chosen response minus that of the rejected one.", ("*/margin*", "*/margins*")),
-    Chart(
-        "Response length", "Tokens per response. Steady growth is often the score being gamed.", ("response/length*",)
-    ),
+    Chart("Margin", "Score of the chosen response minus that of the rejected one.", ("*margin*",)),
+    Chart("Response length", "Tokens per response. Steady growth often means that the score is gamed.", ("*/length*",)),
     Chart(
         "Responses that ended",
-        "Share that ended by itself. The rest was cut at the limit.",
-        ("response/ended*", "response/eos*", "*/ended_share"),
+        "Share that ended by itself; the rest was cut at the limit.",
+        ("*ended*", "*eos*"),
     ),
-    Chart("Clip fraction", "Share of tokens whose ratio was clipped. 0.05 to 0.2 is usual.", ("*/clip_fraction*",)),
-    Chart("Ratio", "New over old probability. It is 1 at the first minibatch, or something is wrong.", ("*/ratio*",)),
-    Chart("Entropy", "How undecided the policy is, in nats per token. A collapse ends exploration.", ("*/entropy*",)),
+    Chart("Clip fraction", "Share of tokens whose ratio was clipped; 0.05 to 0.2 is usual.", ("*clip_fraction*",)),
+    Chart("Ratio", "New over old probability; 1 at the first minibatch, or something is wrong.", ("*ratio*",)),
+    Chart("Entropy", "How undecided the policy is, in nats per token. A collapse ends exploration.", ("*entropy*",)),
     Chart(
         "Explained variance",
         "How well the critic foresees the return: 1 is perfect, below 0 is worse than a constant.",
-        ("value/explained_variance*",),
+        ("*explained_variance*",),
     ),
-    Chart("Loss", "What is minimised.", ("loss", "*/loss", "loss/*", "*_loss", "*/*_loss")),
+    Chart("Loss", "What is minimised.", ("loss", "*/loss*", "*_loss", "loss/*")),
     Chart("Learning rate", "The step size of the optimiser.", ("*learning_rate*", "*/lr")),
     Chart("Gradient norm", "Before clipping. Spikes come before trouble.", ("*grad_norm*",)),
-    Chart("Time", "Seconds of a step, by what they were spent on.", ("time/*", "*/seconds*", "*_s")),
+    Chart("Time", "Seconds of a step, by what they were spent on.", ("time/*", "*seconds*", "*_s")),
 )
 PREFIX_NOTES = {
     "reward": "Of the reward model and the rewards made from it.",

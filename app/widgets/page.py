@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import current_project
-from app.widgets.words import plain
+from app.widgets.problems import show_problem
 from data.errors import ProjectError
 from data.records import Project
 
@@ -87,7 +87,7 @@ class ShownErrors:
     def __exit__(self, _kind: object, error: BaseException | None, _where: TracebackType | None) -> bool:
         if not isinstance(error, ProjectError):
             return False
-        st.error(plain(str(error)), icon=":material/error:")
+        show_problem(error)
         return True
 
 

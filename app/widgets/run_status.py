@@ -9,7 +9,8 @@ import streamlit as st
 
 from app.context import store
 from app.widgets.page import ShownErrors, say_after_rerun
-from app.widgets.words import ago, count, duration, plain, run_name
+from app.widgets.problems import plain
+from app.widgets.words import ago, count, duration, run_name
 from data.records import FailureKind, Run, RunEvent, RunStatus
 from data.runs import checkpoints_of, events_of, get_run, list_runs, reap_runs, request_cancel, resume_run
 from training.config import DEMO_MODEL

@@ -17,7 +17,6 @@ KIND_WORDS = {
     RunKind.COMPARE: "Comparison",
 }
 _ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl"}
-_MARKDOWN = set("\\`*_{}[]()<>#+-.!|~$:^=")
 
 
 def short_id(full_id: str) -> str:
@@ -73,11 +72,6 @@ def count(how_many: int, thing: str) -> str:
     """`1 ranking`, `2,000 rankings`."""
     plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
     return f"{how_many:,} {thing if how_many == 1 else plural}"
-
-
-def plain(text: str) -> str:
-    """Somebody's text inside a label: every sign that Markdown reads is escaped."""
-    return "".join(f"\\{sign}" if sign in _MARKDOWN else sign for sign in text)
 
 
 def prompt_text(prompt: Any) -> str:

@@ -1,0 +1,207 @@
+"""Compare: two models on the same prompts, side by side, with the scores of a reward model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.context import require, store
+from app.widgets.config_form import config_form
+from app.widgets.models import model_suggestions, reward_run_labels
+from app.widgets.page import (
+    ShownErrors,
+    from_address,
+    go_to,
+    need_project,
+    nonce,
+    page_head,
+    renew_nonce,
+    say_after_rerun,
+)
+from app.widgets.problems import plain
+from app.widgets.run_status import look, run_status
+from app.widgets.words import ago, number, prompt_text, run_name, short_id
+from data.fields import from_dict
+from data.metrics import samples_of
+from data.records import Project, Role, Run, RunKind
+from data.runs import list_runs
+from training.config import DEMO_MODEL, CompareConfig
+from training.launch import queue_run
+
+KEY = "compare"
+REFRESH_S = 2.0
+SIDES = ("a", "b")
+Pair = dict[str, dict[str, Any]]  # side -> sample
+
+
+def render() -> None:
+    who = require(Role.RESEARCHER)
+    page_head("Compare")
+    project = need_project()
+    if project is None:
+        return
+    with store().read() as tx:
+        runs = list_runs(tx, project_id=project.id, kinds=(RunKind.COMPARE,), limit=20)
+        now = tx.now()
+    with st.expander("New comparison", expanded=not runs, icon=":material/compare:", key=f"{KEY}.new"):
+        _form(project, who.id)
+    if not runs:
+        return
+    from_address(f"{KEY}.run", "run", [run.id for run in runs])
+    labels = {run.id: _run_label(run, now) for run in runs}
+    chosen = st.selectbox("Comparison", list(labels), format_func=labels.__getitem__, key=f"{KEY}.run")
+    run = next(each for each in runs if each.id == chosen)
+    run_status(run.id, f"{KEY}.status")
+    is_active = not look(run.id).run.status.is_final
+    st.fragment(_results, run_every=REFRESH_S if is_active else None)(run)
+
+
+def _form(project: Project, person_id: str) -> None:
+    with store().read() as tx:
+        models = model_suggestions(tx, project.id)
+        reward_runs = {"": "none: no scores"} | reward_run_labels(tx, project.id)
+    from_address(f"{KEY}.model_b", "model_b", list(models))
+    from_address(f"{KEY}.reward", "reward", list(reward_runs))
+    key = nonce(KEY)
+    with st.form(f"{KEY}.form", border=False):
+        left, right = st.columns(2)
+        values = {
+            "model_a": _model(left, "Model A", "model_a", models, DEMO_MODEL),
+            "model_b": _model(right, "Model B", "model_b", models, _newest_trained(models)),
+        }
+        reward = st.selectbox(
+            "Scores by",
+            list(reward_runs),
+            index=min(1, len(reward_runs) - 1),
+            format_func=reward_runs.__getitem__,
+            key=f"{KEY}.reward",
+        )
+        values["prompt"] = st.text_area(
+            "Prompt", key=f"{KEY}.prompt", placeholder="Leave empty to use prompts of the project's held-out side"
+        )
+        values |= config_form(
+            CompareConfig, f"{KEY}.config", first=("limit", "max_new_tokens", "temperature"), hidden=tuple(values)
+        )
+        is_sent = st.form_submit_button("Compare", type="primary", key=f"{KEY}.start.{key}")
+    if is_sent:
+        run = None
+        with ShownErrors():
+            config = from_dict(CompareConfig, values)
+            run = queue_run(
+                store(),
+                RunKind.COMPARE,
+                config,
+                project_id=project.id,
+                reward_run_id=reward or None,
+                nonce=key,
+                created_by=person_id,
+            )
+        if run is not None:
+            renew_nonce(KEY)
+            say_after_rerun(f"{run_name(run)} started")
+            go_to("compare", run=run.id)
+
+
+def _model(where: Any, label: str, name: str, models: dict[str, str], start: str) -> str:
+    options = list(models)
+    index = {} if f"{KEY}.{name}" in st.session_state else {"index": options.index(start)}
+    chosen = where.selectbox(
+        label,
+        options,
+        format_func=lambda value: models.get(value, value),
+        accept_new_options=True,
+        placeholder="Choose, or type a folder or hub id",
+        key=f"{KEY}.{name}",
+        **index,
+    )
+    return str(chosen or "")
+
+
+def _newest_trained(models: dict[str, str]) -> str:
+    return next((value for value in models if value.startswith("run:")), DEMO_MODEL)
+
+
+def _run_label(run: Run, now: float) -> str:
+    a, b = (str(run.config.get(f"model_{side}")) for side in SIDES)
+    return f"{short_id(run.id)}: {a} and {b}, {run.status}, {ago(now - run.created_at)}"
+
+
+def _results(run: Run) -> None:
+    with store().read() as tx:
+        samples = [body for _, body in samples_of(tx, run.id)]
+    pairs = pair_up(samples)
+    if not pairs:
+        if run.status.is_final:
+            st.caption("This comparison has no texts.")
+        return
+    _summary(pairs)
+    for place, (prompt, sides) in enumerate(pairs):
+        with st.container(border=True, key=f"{KEY}.pair.{place}"):
+            st.caption("Prompt")
+            st.text(prompt)
+            for column, side in zip(st.columns(2), SIDES, strict=True):
+                with column:
+                    _side(run, side, sides.get(side), is_best=side == better_side(sides))
+    if st.button("Open the run", icon=":material/monitoring:", key=f"{KEY}.to_run"):
+        go_to("runs", run=run.id)
+
+
+def _side(run: Run, side: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{side.upper()}**")
+        st.caption(plain(str(run.config.get(f"model_{side}", ""))))
+        score = (sample or {}).get("score")
+        if score is not None:
+            st.badge(f"score {number(score)}", color="green" if is_best else "gray")
+            if is_best:
+                st.caption("higher")
+    if sample is None:
+        st.caption("Not sampled yet.")
+        return
+    st.text(str(sample.get("response", "")))
+    facts = [f"{number(sample['n_tokens'])} tokens"] if "n_tokens" in sample else []
+    facts += ["ended by itself" if sample["ended"] else "cut at the limit"] if "ended" in sample else []
+    st.caption(" · ".join(facts))
+
+
+def _summary(pairs: list[tuple[str, Pair]]) -> None:
+    """Mean scores and how often each side has the higher one; a reward model's word, not a person's."""
+    scored = [sides for _, sides in pairs if all(_score(sides, side) is not None for side in SIDES)]
+    if not scored:
+        return
+    better = [better_side(sides) for sides in scored]
+    with st.grid("auto", min_column_width=160):
+        for side in SIDES:
+            mean = sum(_score(sides, side) or 0.0 for sides in scored) / len(scored)
+            st.metric(f"Mean score of {side.upper()}", number(mean), border=True)
+        for side in SIDES:
+            st.metric(f"{side.upper()} scores higher", f"{better.count(side)} of {len(scored)}", border=True)
+    st.caption("Scores are the reward model's. Whether people agree is for people to say: rank blind.")
+
+
+def pair_up(samples: list[dict[str, Any]]) -> list[tuple[str, Pair]]:
+    """Samples by prompt, in the order in which the prompts came; each side once."""
+    pairs: dict[str, Pair] = {}
+    for sample in samples:
+        side = str(sample.get("side", "")).lower()
+        if side in SIDES:
+            pairs.setdefault(prompt_text(sample.get("prompt")), {}).setdefault(side, sample)
+    return list(pairs.items())
+
+
+def better_side(sides: Pair) -> str | None:
+    """The side with the higher score, or None where one is missing or they are equal."""
+    a, b = (_score(sides, side) for side in SIDES)
+    if a is None or b is None or a == b:
+        return None
+    return "a" if a > b else "b"
+
+
+def _score(sides: Pair, side: str) -> float | None:
+    score = sides.get(side, {}).get("score")
+    return float(score) if isinstance(score, int | float) else None
+
+
+if __name__ == "__main__":
+    render()

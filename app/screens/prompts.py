@@ -1,0 +1,212 @@
+"""Prompts and responses of a project: look at them, bring them in from a file, sample responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.context import require, store
+from app.widgets.config_form import config_form
+from app.widgets.import_form import import_form
+from app.widgets.models import model_suggestions
+from app.widgets.page import (
+    ShownErrors,
+    empty_state,
+    go_to,
+    need_project,
+    nonce,
+    page_head,
+    renew_nonce,
+    say_after_rerun,
+)
+from app.widgets.problems import plain
+from app.widgets.run_status import run_status
+from app.widgets.words import count, first_line, run_name
+from data.fields import from_dict
+from data.projects import project_counts
+from data.prompts import count_listed, get_prompt, list_prompts
+from data.records import Message, Project, Response, Role, RunKind, Split
+from data.runs import list_runs
+from data.tasks import holdings_of_prompts, responses_of_prompt, tasks_of_prompt
+from training.config import SampleConfig
+from training.launch import queue_run
+
+TAB = "prompts.tab"
+BROWSE, IMPORT, SAMPLE = "Browse", "Import", "Sample responses"
+PAGE_SIZE = 25
+FORM = "prompts.sample"
+
+
+def render() -> None:
+    who = require(Role.RESEARCHER)
+    page_head("Prompts and responses")
+    project = need_project()
+    if project is None:
+        return
+    with store().read() as tx:
+        counts = project_counts(tx, project.id)
+    tabs = st.tabs([BROWSE, IMPORT, SAMPLE], key=TAB, bind="query-params")
+    with tabs[0]:
+        if tabs[0].open:
+            _browse(project, counts)
+    with tabs[1]:
+        if tabs[1].open:
+            import_form(project)
+    with tabs[2]:
+        if tabs[2].open:
+            _sample(project, counts, who.id)
+
+
+def _browse(project: Project, counts: dict[str, int]) -> None:
+    if not counts["prompts"]:
+        text = "Import a file with one prompt a row: JSONL, CSV, Parquet."
+        with empty_state("inbox", "No prompts yet", text, "prompts.empty"):
+            st.button("Import prompts", type="primary", key="prompts.to_import", on_click=_open_tab, args=(IMPORT,))
+        return
+    if not counts["responses"]:
+        st.button(
+            "Sample responses", icon=":material/casino:", key="prompts.to_sample", on_click=_open_tab, args=(SAMPLE,)
+        )
+    filters = _filters()
+    with store().read() as tx:
+        n_found = count_listed(tx, project.id, **filters)
+    st.caption(f"{count(n_found, 'prompt')} · {counts['responses']:,} responses in {count(counts['tasks'], 'task')}")
+    slot = st.container()
+    n_pages = max(1, -(-n_found // PAGE_SIZE))
+    page = 1
+    if n_pages > 1:
+        with st.container(horizontal_alignment="center"):
+            page = st.pagination(n_pages, key=f"prompts.page.{project.id}.{filters}")
+    with slot:
+        chosen = _table(project, filters, page)
+    if chosen is not None:
+        _details(chosen)
+
+
+def _filters() -> dict[str, Any]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        search = st.text_input("Find", placeholder="text of a prompt", key="prompts.search", icon=":material/search:")
+        side = st.segmented_control("Side", ["all", *Split], default="all", required=True, key="prompts.side")
+        without_task = st.toggle("Nothing to rank yet", key="prompts.without_task")
+    split = None if side == "all" else Split(side)
+    return {"search": (search or "").strip(), "split": split, "without_task": without_task}
+
+
+def _table(project: Project, filters: dict[str, Any], page: int) -> str | None:
+    """One page of the table; returns the prompt whose row was chosen."""
+    with store().read() as tx:
+        prompts = list_prompts(tx, project.id, limit=PAGE_SIZE, offset=PAGE_SIZE * (page - 1), **filters)
+        holdings = holdings_of_prompts(tx, [prompt.id for prompt in prompts])
+    rows = [
+        {
+            "prompt": first_line(prompt.messages),
+            "turns": len(prompt.messages),
+            "side": prompt.split.value if prompt.split else "",
+            "responses": holdings[prompt.id][0],
+            "tasks": holdings[prompt.id][1],
+        }
+        for prompt in prompts
+    ]
+    event = st.dataframe(
+        pd.DataFrame(rows, columns=["prompt", "turns", "side", "responses", "tasks"]),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"prompts.table.{project.id}.{page}.{filters}",
+        column_config={
+            "prompt": st.column_config.TextColumn("Prompt", width="large"),
+            "turns": st.column_config.NumberColumn("Messages", width="small"),
+            "side": st.column_config.TextColumn(
+                "Side", width="small", help="Named by the import; else a snapshot draws"
+            ),
+            "responses": st.column_config.NumberColumn("Responses", width="small"),
+            "tasks": st.column_config.NumberColumn("Tasks", width="small"),
+        },
+        alt="Prompts of the project",
+    )
+    chosen = event["selection"]["rows"]
+    if chosen and chosen[0] < len(prompts):
+        st.query_params["prompt"] = prompts[chosen[0]].id
+    return st.query_params.get("prompt")
+
+
+def _details(prompt_id: str) -> None:
+    """One prompt with all its responses. Texts are shown as they are, never as Markdown."""
+    with ShownErrors():
+        with store().read() as tx:
+            prompt = get_prompt(tx, prompt_id)
+            tasks = tasks_of_prompt(tx, prompt.id)
+            responses = responses_of_prompt(tx, prompt.id)
+        st.subheader("Prompt", anchor=False)
+        for message in prompt.messages:
+            _message(message)
+        in_tasks = {response.id for task in tasks for response in task.responses}
+        for number, task in enumerate(tasks, start=1):
+            st.subheader(f"Task {number}: {len(task.responses)} responses", anchor=False)
+            _responses(task.responses)
+        if loose := tuple(response for response in responses if response.id not in in_tasks):
+            st.subheader("Responses outside of tasks", anchor=False)
+            _responses(loose)
+        if prompt.meta:
+            with st.expander("What else the file said"):
+                st.json(prompt.meta)
+
+
+def _message(message: Message) -> None:
+    with st.container(border=True):
+        st.caption(message["role"])
+        st.text(message["content"])
+
+
+def _responses(responses: tuple[Response, ...]) -> None:
+    with st.grid(2, min_column_width=320):
+        for response in responses:
+            with st.container(border=True, key=f"prompts.response.{response.id}"):
+                st.caption(plain(response.model) or "model not named")
+                st.text(response.text)
+                with st.expander("Provenance"):
+                    st.json({"id": response.id, "model": response.model, **response.provenance})
+
+
+def _sample(project: Project, counts: dict[str, int], person_id: str) -> None:
+    if not counts["prompts"]:
+        st.info("Import prompts first: each of them then gets its responses.")
+        return
+    with store().read() as tx:
+        runs = list_runs(tx, project_id=project.id, kinds=(RunKind.SAMPLE,), limit=1)
+        models = model_suggestions(tx, project.id)
+    if runs:
+        with st.container(border=True):
+            if st.button(run_name(runs[0]), type="tertiary", icon=":material/monitoring:", key="prompts.to_run"):
+                go_to("runs", run=runs[0].id)
+            run_status(runs[0].id, "prompts.status")
+    st.caption(f"{SampleConfig.__doc__} The demo model needs no account; it is fetched the first time it is needed.")
+    key = nonce(FORM)
+    with st.form(FORM):
+        values = config_form(
+            SampleConfig,
+            f"{FORM}.{project.id}",
+            first=("model", "k", "max_new_tokens", "temperature", "split", "limit"),
+            initial={"k": project.k},
+            suggestions={"model": models},
+        )
+        is_sent = st.form_submit_button("Sample responses", type="primary", key=f"{FORM}.start.{key}")
+    if is_sent:
+        run = None
+        with ShownErrors():
+            config = from_dict(SampleConfig, values)
+            run = queue_run(store(), RunKind.SAMPLE, config, project_id=project.id, nonce=key, created_by=person_id)
+        if run is not None:
+            renew_nonce(FORM)
+            say_after_rerun(f"{run_name(run)} queued")
+            st.rerun()
+
+
+def _open_tab(name: str) -> None:
+    st.session_state[TAB] = name
+
+
+if __name__ == "__main__":
+    render()

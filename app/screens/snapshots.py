@@ -1,0 +1,204 @@
+"""Snapshots and export: see what a snapshot would hold, freeze it, write it out for other libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.context import home, require, store
+from app.widgets.config_form import config_form
+from app.widgets.models import snapshot_label
+from app.widgets.page import (
+    ShownErrors,
+    empty_state,
+    go_to,
+    need_project,
+    nonce,
+    page_head,
+    renew_nonce,
+    say_after_rerun,
+    times,
+)
+from app.widgets.problems import plain
+from app.widgets.words import count, field_label, number, short_id
+from data.fields import from_dict
+from data.projects import project_counts
+from data.records import Project, Role, Snapshot
+from data.snapshots import list_snapshots
+from labeling.export import COLUMN_NOTES, FORMATS, export_snapshot
+from labeling.snapshots import Plan, SnapshotConfig, freeze_snapshot, plan_snapshot
+
+KEY = "snapshots"
+MAIN_COUNTS = ("rankings_used", "pairs", "prompts", "annotators", "ties", "prompts_eval", "pairs_eval", "rankings_late")
+LEFT_OUT_WORDS = {
+    "skipped": "Skipped by the annotator",
+    "all_tied": "All responses tied: there is no pair in it",
+    "extra": "Came after the task had all its annotators",
+    "replaced_by_an_edit": "Replaced by a later edit",
+}
+
+
+def render() -> None:
+    who = require(Role.RESEARCHER)
+    page_head("Snapshots and export")
+    project = need_project()
+    if project is None:
+        return
+    with store().read() as tx:
+        snapshots = list_snapshots(tx, project.id)
+        counts = project_counts(tx, project.id)
+        now = tx.now()
+    if not counts["rankings"] and not snapshots:
+        text = "A snapshot freezes rankings and the preference pairs in them, for training and for export."
+        with empty_state("inventory_2", "Nothing has been ranked yet", text, f"{KEY}.empty"):
+            if st.button("Rank responses", type="primary", key=f"{KEY}.to_rank"):
+                go_to("rank")
+        return
+    with st.container(border=True, key=f"{KEY}.plan"):
+        st.subheader("New snapshot", anchor=False)
+        _plan(project, counts, who.id)
+    st.subheader("Snapshots", anchor=False)
+    if not snapshots:
+        st.caption("None yet. A snapshot never changes; every run names the one it learnt from.")
+        return
+    chosen = _table(snapshots)
+    with st.container(border=True, key=f"{KEY}.details"):
+        _details(chosen, snapshot_label(chosen, now))
+
+
+def _plan(project: Project, counts: dict[str, int], person_id: str) -> None:
+    """The dry run, made anew when its settings or the number of rankings change; and the button that freezes it."""
+    values = config_form(SnapshotConfig, f"{KEY}.config.{project.id}")
+    with ShownErrors():
+        config = from_dict(SnapshotConfig, values)
+        signature = (project.id, config, counts["rankings"], counts["skips"])
+        known = st.session_state.get(f"{KEY}.planned")
+        if known is None or known[0] != signature:
+            with st.spinner("Counting"):
+                known = (signature, plan_snapshot(store(), project.id, config))
+            st.session_state[f"{KEY}.planned"] = known
+        plan: Plan = known[1]
+        show_counts(plan.counts)
+        _examples(plan)
+        key = nonce(KEY)
+        with st.container(horizontal=True):
+            is_sent = st.button(
+                "Freeze snapshot",
+                type="primary",
+                icon=":material/ac_unit:",
+                key=f"{KEY}.freeze.{key}",
+                disabled=not plan.counts["pairs"],
+            )
+            if st.button("Count again", icon=":material/refresh:", key=f"{KEY}.again"):
+                st.session_state.pop(f"{KEY}.planned")
+                st.rerun()
+        if is_sent:
+            with st.spinner("Freezing"):
+                made = freeze_snapshot(store(), home(), project.id, config, nonce=key, created_by=person_id)
+            renew_nonce(KEY)
+            say_after_rerun(f"Snapshot {short_id(made.id)} frozen")
+            st.query_params["snapshot"] = made.id
+            st.rerun()
+
+
+def show_counts(counts: dict[str, Any]) -> None:
+    """Everything that is kept, and everything that is left out with its reason."""
+    with st.grid("auto", min_column_width=130):
+        for name in MAIN_COUNTS:
+            st.metric(field_label(name.replace("_eval", "_held_out")), number(counts.get(name, 0)), border=True)
+    left_out = counts.get("left_out", {})
+    if sum(left_out.values()):
+        parts = [f"{LEFT_OUT_WORDS.get(name, field_label(name))}: {each:,}" for name, each in left_out.items() if each]
+        st.warning("Left out. " + ". ".join(parts) + ".", icon=":material/filter_alt:")
+    else:
+        st.caption("Nothing is left out.")
+    sizes = counts.get("responses_per_ranking", {})
+    if sizes:
+        st.caption("; ".join(f"{count(number, 'ranking')} of {k} responses" for k, number in sizes.items()))
+
+
+def _examples(plan: Plan) -> None:
+    if not plan.examples:
+        return
+    with st.expander(f"{count(len(plan.examples), 'pair')} as an example", key=f"{KEY}.examples"):
+        for place, example in enumerate(plan.examples):
+            with st.container(border=True, key=f"{KEY}.example.{place}"):
+                st.caption("Prompt")
+                st.text(example["prompt"])
+                for column, side in zip(st.columns(2), ("chosen", "rejected"), strict=True):
+                    column.caption(side.capitalize())
+                    column.text(example[side])
+
+
+def _table(snapshots: list[Snapshot]) -> Snapshot:
+    """The list of snapshots; returns the one that is open: chosen here, named in the address, or the newest."""
+    table = pd.DataFrame(
+        {
+            "snapshot": [short_id(each.id) for each in snapshots],
+            "created": times([each.created_at for each in snapshots]),
+            "rankings": [each.counts.get("rankings_used") for each in snapshots],
+            "pairs": [each.counts.get("pairs") for each in snapshots],
+            "held out": [each.counts.get("prompts_eval") for each in snapshots],
+            "left out": [sum(each.counts.get("left_out", {}).values()) for each in snapshots],
+            "hash": [each.content_hash[:12] for each in snapshots],
+        }
+    )
+    event = st.dataframe(
+        table,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"{KEY}.table.{len(snapshots)}",
+        column_config={
+            "snapshot": "Snapshot",
+            "created": st.column_config.DatetimeColumn("Created", format="distance"),
+            "rankings": "Rankings",
+            "pairs": "Pairs",
+            "held out": st.column_config.NumberColumn("Prompts held out"),
+            "left out": st.column_config.NumberColumn("Left out"),
+            "hash": st.column_config.TextColumn("Content hash"),
+        },
+        alt="Snapshots of the project",
+    )
+    by_id = {each.id: each for each in snapshots}
+    if rows := event["selection"]["rows"]:
+        st.query_params["snapshot"] = snapshots[rows[0]].id
+    return by_id.get(st.query_params.get("snapshot", ""), snapshots[0])
+
+
+def _details(snapshot: Snapshot, label: str) -> None:
+    st.subheader(f"Snapshot {label}", anchor=False)
+    show_counts(snapshot.counts)
+    with st.container(horizontal=True):
+        if st.button("Train on it", icon=":material/model_training:", key=f"{KEY}.train.{snapshot.id}"):
+            go_to("train", snapshot=snapshot.id)
+        st.link_button(
+            "Download files", f"/download/snapshot/{snapshot.id}/", icon=":material/download:", key=f"{KEY}.files"
+        )
+    with st.expander("Settings and hash", key=f"{KEY}.facts"):
+        st.code(f"id            {snapshot.id}\ncontent hash  {snapshot.content_hash}", language=None)
+        st.json(snapshot.config)
+    _export(snapshot)
+
+
+def _export(snapshot: Snapshot) -> None:
+    st.markdown("**Export for other libraries**")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        format_name = st.selectbox("Format", list(FORMATS), key=f"{KEY}.format", width=220)
+        key = nonce(f"{KEY}.export.{snapshot.id}.{format_name}")
+        name = f"{snapshot.id}-{format_name}-{key[:6]}"
+        target = home().exports / name
+        if not target.exists() and st.button("Export", icon=":material/ios_share:", key=f"{KEY}.export.{name}"):
+            with ShownErrors(), st.spinner("Writing"):
+                export_snapshot(home(), snapshot, format_name, target)
+        if target.exists():
+            st.link_button(
+                "Download export", f"/download/export/{name}", icon=":material/download:", key=f"{KEY}.get.{name}"
+            )
+    st.caption(plain(COLUMN_NOTES[format_name]))
+
+
+if __name__ == "__main__":
+    render()

@@ -1,0 +1,139 @@
+"""Start a training run: what to train, from which snapshot, with which settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.context import require, store
+from app.widgets.config_form import config_form
+from app.widgets.models import model_suggestions, reward_run_labels, snapshot_label
+from app.widgets.page import (
+    ShownErrors,
+    empty_state,
+    from_address,
+    go_to,
+    need_project,
+    nonce,
+    page_head,
+    renew_nonce,
+    say_after_rerun,
+)
+from app.widgets.words import KIND_WORDS, run_name
+from data.fields import from_dict
+from data.records import Project, Role, RunKind
+from data.snapshots import list_snapshots
+from training.config import CONFIGS
+from training.launch import queue_run
+
+KEY = "train"
+KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+FIRST: dict[RunKind, tuple[str, ...]] = {
+    RunKind.REWARD: ("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),
+    RunKind.PPO: (
+        "model", "adapter", "iterations", "prompts_per_iteration", "responses_per_prompt", "max_new_tokens", "kl_coef",
+        "kl_target", "learning_rate",
+    ),
+    RunKind.SFT: ("model", "adapter", "epochs", "learning_rate", "batch_size", "max_length"),
+    RunKind.DPO: ("model", "adapter", "epochs", "learning_rate", "beta", "batch_size"),
+}  # fmt: skip
+
+
+def render() -> None:
+    who = require(Role.RESEARCHER)
+    page_head("Train")
+    project = need_project()
+    if project is None:
+        return
+    kind = _choose_kind()
+    st.caption(CONFIGS[kind].__doc__ or "")
+    with store().read() as tx:
+        now = tx.now()
+        snapshots = {each.id: snapshot_label(each, now) for each in list_snapshots(tx, project.id)}
+        reward_runs = reward_run_labels(tx, project.id)
+    if not snapshots:
+        text = "A run learns from a snapshot: rankings, frozen, so that it can be traced and repeated."
+        with empty_state("inventory_2", "No snapshot yet", text, f"{KEY}.no_snapshot"):
+            if st.button("Freeze a snapshot", type="primary", key=f"{KEY}.to_snapshots"):
+                go_to("snapshots")
+        return
+    if kind is RunKind.PPO and not reward_runs:
+        text = "PPO trains a policy against a reward model. Train one from your rankings first."
+        with empty_state("trophy", "No reward model yet", text, f"{KEY}.no_reward"):
+            st.button(
+                "Train a reward model",
+                type="primary",
+                key=f"{KEY}.to_reward",
+                on_click=_set_kind,
+                args=(RunKind.REWARD,),
+            )
+        return
+    sources = _choose_sources(kind, snapshots, reward_runs)
+    _form(project, kind, sources, who.id)
+
+
+def _choose_kind() -> RunKind:
+    from_address(f"{KEY}.kind", "kind", [kind.value for kind in KINDS])
+    chosen = st.segmented_control(
+        "What to train",
+        [kind.value for kind in KINDS],
+        default=None if f"{KEY}.kind" in st.session_state else RunKind.REWARD.value,
+        required=True,
+        format_func=lambda kind: KIND_WORDS[RunKind(kind)],
+        key=f"{KEY}.kind",
+    )
+    return RunKind(chosen or RunKind.REWARD)
+
+
+def _set_kind(kind: RunKind) -> None:
+    st.session_state[f"{KEY}.kind"] = kind.value
+
+
+def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[str, str]) -> dict[str, str]:
+    """The snapshot, and for PPO the reward run: by their ids, so that a policy can be traced to its rankings."""
+    sources = {}
+    left, right = st.columns(2)
+    from_address(f"{KEY}.snapshot", "snapshot", list(snapshots))
+    sources["snapshot_id"] = left.selectbox(
+        "Snapshot", list(snapshots), format_func=snapshots.__getitem__, key=f"{KEY}.snapshot"
+    )
+    if kind is RunKind.PPO:
+        from_address(f"{KEY}.reward", "reward", list(reward_runs))
+        sources["reward_run_id"] = right.selectbox(
+            "Reward model", list(reward_runs), format_func=reward_runs.__getitem__, key=f"{KEY}.reward"
+        )
+    return sources
+
+
+def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: str) -> None:
+    form = f"{KEY}.{kind}.{project.id}"
+    key = nonce(KEY)
+    with store().read() as tx:
+        models = {"": _model_words(kind)} | model_suggestions(tx, project.id)
+    with st.form(form):
+        values = config_form(CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models})
+        is_sent = st.form_submit_button(
+            "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
+        )
+    if is_sent:
+        _start(kind, values, sources, key, person_id)
+
+
+def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str) -> None:
+    run = None
+    with ShownErrors():
+        config: Any = from_dict(CONFIGS[kind], values)
+        run = queue_run(store(), kind, config, **sources, nonce=key, created_by=person_id)
+    if run is not None:
+        renew_nonce(KEY)
+        say_after_rerun(f"{run_name(run)} started")
+        go_to("runs", run=run.id)
+
+
+def _model_words(kind: RunKind) -> str:
+    return "the reward run's model" if kind is RunKind.PPO else "the model that was sampled"
+
+
+if __name__ == "__main__":
+    render()

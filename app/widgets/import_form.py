@@ -1,0 +1,177 @@
+"""Import from a file: upload, look at what would happen, then do it."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.context import home, store
+from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
+from app.widgets.problems import plain
+from app.widgets.words import count
+from data.files import SUFFIXES, Row, read_rows
+from data.ids import new_id
+from data.records import Project
+from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
+from labeling.parse import PROMPT_FIELDS
+from labeling.readers import READERS
+
+KEY = "prompts.import"
+KINDS = {"prompts": "Prompts", "responses": "Finished responses", "rankings": "Finished rankings"}
+NOTES = {
+    "prompts": (
+        "One prompt a row.",
+        '{"prompt": "Name three rivers."}\n{"messages": [{"role": "user", "content": "Hi"}]}',
+    ),
+    "responses": (
+        "A prompt with two or more responses becomes a task to rank.",
+        '{"prompt": "Name three rivers.", "responses": ["Rhine, Nile, Amazon", "I can\'t."]}',
+    ),
+    "rankings": (
+        "Rank 1 is best, equal ranks are a tie. Nobody is asked to rank these again.",
+        '{"prompt": "Name three rivers.", "responses": ["Rhine, Nile, Amazon", "I can\'t."], "ranks": [1, 2]}',
+    ),
+}
+READER_WORDS = {
+    "native": "rankloop's own",
+    "trl": "TRL: prompt, chosen, rejected",
+    "hh": "Anthropic HH: two transcripts",
+    "oasst": "Open-Assistant trees",
+    "fastchat": "FastChat battles",
+    "label-studio": "Label Studio",
+    "argilla": "Argilla",
+}
+COUNT_WORDS = {
+    "new": "New prompts",
+    "known": "Known already",
+    "tasks": "New tasks",
+    "responses": "New responses",
+    "rankings": "New rankings",
+    "skips": "New skips",
+    "doubles": "Doubles left out",
+}
+GOES_IN = ("new", "tasks", "rankings", "skips")
+
+
+def import_form(project: Project) -> None:
+    """Draw the import of prompts, finished responses or finished rankings into a project."""
+    if (done := st.session_state.get(f"{KEY}.done")) is not None:
+        _show_done(done)
+    kind = st.segmented_control(
+        "What is in the file?",
+        list(KINDS),
+        default="prompts",
+        required=True,
+        format_func=KINDS.__getitem__,
+        key=f"{KEY}.kind",
+    )
+    about, example = NOTES[kind]
+    suffixes = sorted(suffix.removeprefix(".") for suffix in SUFFIXES)
+    uploaded = st.file_uploader("File", suffixes, key=f"{KEY}.file.{nonce(KEY)}", help="UTF-8, up to 200 MB")
+    if uploaded is None:
+        st.caption(about)
+        st.code(example, language=None)
+        return
+    path = _saved(uploaded)
+    options: dict[str, Any] = {}
+    with ShownErrors():
+        if kind == "prompts":
+            options["prompt_field"] = _choose_field(path, uploaded.name)
+        if kind == "rankings":
+            options["format_name"] = st.selectbox(
+                "Format", list(READERS), format_func=lambda name: READER_WORDS.get(name, name), key=f"{KEY}.format"
+            )
+        _rehearse_and_import(project, kind, path, uploaded.name, options)
+
+
+def _saved(uploaded: Any) -> Path:
+    """The upload as a file under a name of our own, written once."""
+    known = st.session_state.get(f"{KEY}.upload")
+    if known is not None and known[0] == uploaded.file_id:
+        return Path(known[1])
+    if known is not None:
+        Path(known[1]).unlink(missing_ok=True)
+    path = home().uploads / f"{new_id(time.time())}{Path(uploaded.name).suffix.lower()}"
+    path.write_bytes(uploaded.getbuffer())
+    st.session_state[f"{KEY}.upload"] = (uploaded.file_id, str(path))
+    return path
+
+
+def _choose_field(path: Path, name: str) -> str | None:
+    """Which field holds the prompt: of the first row's, or one of the usual names."""
+    first = next((row for row in read_rows(path, name) if isinstance(row, Row)), None)
+    fields = list(first.value) if first is not None else []
+    usual = f"found by its name: {', '.join(PROMPT_FIELDS)}"
+    chosen = st.selectbox(
+        "Field with the prompt", ["", *fields], format_func=lambda each: each or usual, key=f"{KEY}.field"
+    )
+    return chosen or None
+
+
+def _rehearse_and_import(project: Project, kind: str, path: Path, name: str, options: dict[str, Any]) -> None:
+    calls = {"prompts": import_prompts, "responses": import_responses, "rankings": import_rankings}
+    do = partial(calls[kind], store(), project.id, path, name=name, **options)
+    signature = (project.id, kind, str(path), *options.values())
+    known = st.session_state.get(f"{KEY}.rehearsed")
+    if known is None or known[0] != signature:
+        with st.spinner("Reading the file"):
+            known = (signature, do(dry_run=True))
+        st.session_state[f"{KEY}.rehearsed"] = known
+    report: ImportReport = known[1]
+    st.subheader("What the import would do", anchor=False)
+    show_report(report)
+    goes_in = sum(report.counts[each] for each in GOES_IN)
+    if not goes_in:
+        st.info("There is nothing new in this file.")
+    elif st.button("Import", type="primary", icon=":material/upload_file:", key=f"{KEY}.go.{nonce(KEY)}"):
+        with st.spinner("Importing"):
+            done = do(dry_run=False)
+        path.unlink(missing_ok=True)
+        for each in ("upload", "rehearsed"):
+            st.session_state.pop(f"{KEY}.{each}", None)
+        st.session_state[f"{KEY}.done"] = done
+        renew_nonce(KEY)
+        say_after_rerun("Imported")
+        st.rerun()
+
+
+def _show_done(report: ImportReport) -> None:
+    parts = [f"{number:,} {COUNT_WORDS[name].lower()}" for name, number in report.counts.items() if number]
+    refused = f"; {count(report.n_problems, 'row')} refused" if report.n_problems else ""
+    st.success(f"Imported {plain(report.file)}: {', '.join(parts)}{refused}.", icon=":material/check_circle:")
+    if report.n_problems:
+        _show_problems(report)
+
+
+def show_report(report: ImportReport) -> None:
+    """Every count, every refused line with its reason, and three examples."""
+    with st.grid("auto", min_column_width=140):
+        st.metric("Rows read", f"{report.n_rows:,}", border=True)
+        for name, number in report.counts.items():
+            st.metric(COUNT_WORDS[name], f"{number:,}", border=True)
+        st.metric("Refused", f"{report.n_problems:,}", border=True)
+    if report.n_problems:
+        _show_problems(report)
+    if report.examples:
+        st.caption("The first of them, as they would be stored")
+        for place, example in enumerate(report.examples):
+            with st.container(border=True, key=f"{KEY}.example.{place}"):
+                st.text(example)
+
+
+def _show_problems(report: ImportReport) -> None:
+    hidden = report.n_problems - len(report.problems)
+    st.caption(f"Refused rows{f', the first {len(report.problems)} of {report.n_problems:,}' if hidden else ''}")
+    table = pd.DataFrame([(problem.line, problem.message) for problem in report.problems], columns=["line", "problem"])
+    st.dataframe(
+        table,
+        hide_index=True,
+        key=f"{KEY}.problems.{report.dry_run}",
+        column_config={"line": st.column_config.NumberColumn("Line", width="small"), "problem": "What is wrong"},
+        alt="Rows that were refused, with the reason",
+    )
