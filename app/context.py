@@ -37,12 +37,19 @@ def store() -> Store:
 
 def person() -> Person:
     """Who is looking, asked of the store anew at each run: signing out and disabling reach open pages at once."""
-    hashed = st.user.get("session")
-    with store().read() as tx:
-        found = session_person_by_hash(tx, str(hashed)) if hashed else None
+    found = find_person()
     if found is None:
         _signed_out()
     return found
+
+
+def find_person() -> Person | None:
+    """The same, or None for somebody whose session has ended. Draws nothing, so that a callback may ask."""
+    hashed = st.user.get("session")
+    if not hashed:
+        return None
+    with store().read() as tx:
+        return session_person_by_hash(tx, str(hashed))
 
 
 def require(role: Role) -> Person:

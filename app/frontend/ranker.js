@@ -1,0 +1,399 @@
+// The ranking surface: which task is on, what has been ranked, what is on its way to the server.
+//
+// Streamlit calls the default export again whenever the data changes, so the controller lives beside it. Answers go
+// into an outbox (component state and this browser's storage) and leave it when the server acknowledges them; the next
+// tasks are here already, so the next one is drawn at once, however busy the server is.
+
+import { denseRanks, draftRanks, isComplete, letter, missing, newerDraft, nextOpen, orderText, rankOfKey, tiedWith }
+  from "./ranker_judgement.js";
+import { newKey, Storage } from "./ranker_storage.js";
+import { View } from "./ranker_view.js";
+
+const DRAFT_AFTER_MS = 300;
+const RESEND_MS = 4000;
+const TROUBLE_MS = 6000;
+const LOOK_IDLE_MS = 20_000; // nothing to rank: look whether something has come free
+const LOOK_BUSY_MS = 5 * 60_000; // somebody is reading: keep their leases alive
+const CONTROLLERS = new WeakMap();
+
+export default function ranker(component) {
+  const place = component.parentElement;
+  if (!CONTROLLERS.has(place)) CONTROLLERS.set(place, new Ranker(place.querySelector(".ranker")));
+  CONTROLLERS.get(place).update(component);
+  return () => {
+    CONTROLLERS.get(place)?.destroy();
+    CONTROLLERS.delete(place);
+  };
+}
+
+class Ranker {
+  constructor(root) {
+    this.root = root;
+    this.view = new View(root, {
+      rank: (place, rank) => this.rank(place, rank),
+      mark: (place) => this.mark(place),
+      undo: () => this.undo(),
+      openSkip: () => this.openSkip(),
+      closeSkip: () => this.closeSkip(),
+      skip: (reason) => this.skip(reason),
+      submit: () => this.submit(),
+    });
+    this.task = null;
+    this.person = null;
+    this.lastFlush = this.lastLook = Date.now();
+    this.isActive = false;
+    this.onKey = (event) => this.key(event);
+    this.onStorage = (event) => this.answeredElsewhere(event);
+    this.onVisible = () => this.clock.toggle(document.hidden);
+    this.onActive = () => (this.isActive = true);
+    this.clock = new Stopwatch();
+    document.addEventListener("keydown", this.onKey, true); // before Streamlit's own keys
+    window.addEventListener("storage", this.onStorage);
+    document.addEventListener("visibilitychange", this.onVisible);
+    root.addEventListener("pointermove", this.onActive);
+    this.timer = setInterval(() => this.tick(), 1000);
+  }
+
+  destroy() {
+    clearInterval(this.timer);
+    clearTimeout(this.draftTimer);
+    document.removeEventListener("keydown", this.onKey, true);
+    window.removeEventListener("storage", this.onStorage);
+    document.removeEventListener("visibilitychange", this.onVisible);
+    this.view.destroy();
+  }
+
+  // ---- from the server
+
+  update(component) {
+    this.component = component;
+    const data = component.data;
+    if (!data) return;
+    if (data.person !== this.person) this.startFor(data.person);
+    if (data.trouble) {
+      this.showSaved(data.trouble);
+      return;
+    }
+    const text = JSON.stringify(data);
+    if (text === this.lastText) return; // only an echo of what we sent
+    this.lastText = text;
+    this.takeAcks(data.acks);
+    if (data.project.id !== this.project?.id) this.task = null;
+    this.project = data.project;
+    this.data = data;
+    this.view.showProject(data.project, data.guidelines);
+    this.takeTasks(data.tasks);
+    this.showSaved();
+    if (this.storage.items.size && !this.hasFlushed) setTimeout(() => this.flush(), 0); // left from before a reload
+  }
+
+  startFor(person) {
+    this.person = person;
+    this.storage = new Storage(person);
+    this.done = new Set([...this.storage.items.values()].map((item) => item.task_id));
+    this.task = this.project = this.data = this.lastText = null;
+    this.hasFlushed = false;
+  }
+
+  takeAcks(acks) {
+    for (const ack of acks) {
+      if (!this.storage.items.has(ack.key)) continue;
+      const item = this.storage.remove(ack.key);
+      if (ack.outcome === "refused") {
+        this.done.delete(item.task_id); // the task comes back, with what was ranked
+        if (item.ranks) this.storage.saveDraft(item.task_id, { ...item, at: Date.now() });
+      }
+      if (ack.reason) this.view.showNotice(`A ranking was not stored: ${ack.reason}.`);
+    }
+  }
+
+  takeTasks(tasks) {
+    this.queue = tasks.filter((task) => !this.done.has(task.task_id));
+    const fresh = this.task && this.queue.find((task) => task.task_id === this.task.task_id);
+    if (this.task && (this.isTouched() || JSON.stringify(fresh?.display_order) === JSON.stringify(this.order()))) {
+      if (fresh && !this.isTouched()) this.task = { ...this.task, lease_token: fresh.lease_token };
+      return;
+    }
+    this.next();
+  }
+
+  // ---- one task
+
+  next() {
+    const isFirst = !this.task && !this.hasDrawn;
+    this.task = this.queue.find((task) => !this.done.has(task.task_id)) ?? null;
+    this.view.closeSkip();
+    if (!this.task) {
+      this.view.showIdle(this.idleLines());
+      return;
+    }
+    const draft = newerDraft(this.storage.draft(this.task.task_id), this.task.draft);
+    const n = this.task.responses.length;
+    this.ranks = draftRanks(draft, this.task) ?? Array(n).fill(null);
+    this.marked = Math.max(0, this.ranks.indexOf(null));
+    this.history = [];
+    this.clock.start(draft?.elapsed_ms ?? 0);
+    this.view.showTask(this.task);
+    this.view.paint(this.ranks, this.marked);
+    if (this.mayTakeFocus(isFirst)) this.view.focusCard(this.marked);
+    this.hasDrawn = true;
+    this.view.say(`New task with ${n} responses. Response ${letter(this.marked)} is marked.`);
+  }
+
+  order() {
+    return this.task.display_order;
+  }
+
+  isTouched() {
+    return this.history.length > 0 || this.ranks.some((rank) => rank !== null);
+  }
+
+  rank(place, rank) {
+    if (!this.task) return;
+    this.history.push({ ranks: [...this.ranks], marked: place });
+    this.ranks[place] = rank;
+    this.marked = nextOpen(this.ranks, place);
+    const ties = tiedWith(this.ranks, place);
+    const words = `Response ${letter(place)}: rank ${rank}${ties.length ? `, tied with ${ties.join(" and ")}` : ""}.`;
+    this.changed(isComplete(this.ranks) ? `${words} All ranked: ${orderText(this.ranks)}.` : words);
+  }
+
+  undo() {
+    const before = this.task && this.history.pop();
+    if (!before) {
+      this.view.say("Nothing to undo.");
+      return;
+    }
+    this.ranks = before.ranks;
+    this.marked = before.marked;
+    this.changed(`Undone. ${orderText(this.ranks) || "Nothing is ranked"}.`);
+  }
+
+  changed(words) {
+    this.view.paint(this.ranks, this.marked);
+    this.view.focusCard(this.marked);
+    this.view.say(words);
+    this.keepDraft();
+  }
+
+  mark(place) {
+    if (!this.task || place === this.marked) return;
+    this.marked = place;
+    this.view.paint(this.ranks, this.marked);
+  }
+
+  move(step) {
+    const n = this.ranks.length;
+    this.mark((this.marked + step + n) % n);
+    this.view.focusCard(this.marked);
+  }
+
+  keepDraft() {
+    const { task_id, display_order } = this.task;
+    this.draftAt = Math.max(Date.now(), (this.draftAt ?? 0) + 1);
+    const draft = { ranks: [...this.ranks], display_order, at: this.draftAt, elapsed_ms: this.clock.read() };
+    this.storage.saveDraft(task_id, draft);
+    clearTimeout(this.draftTimer);
+    this.draftTimer = setTimeout(() => this.send("draft", { task_id, ...draft }), DRAFT_AFTER_MS);
+  }
+
+  // ---- answers
+
+  submit() {
+    if (!this.task) return;
+    const open = missing(this.ranks);
+    if (open.length) {
+      const words = `Not sent yet: ${open.join(", ")} ${open.length > 1 ? "have" : "has"} no rank`;
+      this.mark(this.ranks.indexOf(null));
+      this.view.focusCard(this.marked);
+      this.view.showHint(words, true);
+      this.view.say(words);
+      return;
+    }
+    this.deliver({ ranks: denseRanks(this.ranks) });
+  }
+
+  openSkip() {
+    if (!this.task) return;
+    this.view.openSkip(this.data.skip_reasons);
+    this.view.say("Why do you skip this task? Choose a reason, Enter skips, Escape goes back.");
+  }
+
+  closeSkip() {
+    this.view.closeSkip();
+    this.view.focusCard(this.marked);
+  }
+
+  skip(reason) {
+    if (!this.task) return;
+    if (!reason) {
+      this.view.showSkipProblem("Choose a reason, or write one");
+      this.view.say("Choose a reason, or write one.");
+      return;
+    }
+    this.deliver({ skip_reason: reason });
+  }
+
+  deliver(answer) {
+    clearTimeout(this.draftTimer);
+    const { task_id, lease_token, display_order } = this.task;
+    const item = { submission_key: newKey(), task_id, lease_token, display_order, duration_ms: this.clock.read() };
+    this.storage.add({ ...item, ...answer, sent_at: Date.now() });
+    this.storage.dropDraft(task_id);
+    this.done.add(task_id);
+    this.view.showNotice("");
+    this.task = null;
+    this.next();
+    this.flush();
+    this.showSaved();
+  }
+
+  answeredElsewhere(event) {
+    const taskId = this.storage?.taskAnsweredElsewhere(event);
+    if (!taskId) return;
+    this.done.add(taskId);
+    if (this.task?.task_id !== taskId) return;
+    this.view.showNotice("You answered that task in another tab.");
+    this.task = null;
+    this.next();
+  }
+
+  flush() {
+    this.hasFlushed = true;
+    this.lastFlush = Date.now();
+    this.send("outbox", { at: this.lastFlush, items: [...this.storage.items.values()] });
+  }
+
+  send(name, value) {
+    this.component.setStateValue(name, value);
+  }
+
+  // ---- time
+
+  tick() {
+    if (!this.storage) return;
+    const now = Date.now();
+    if (this.storage.items.size && now - this.lastFlush >= RESEND_MS) this.flush();
+    const isDue = now - this.lastLook >= (this.task ? LOOK_BUSY_MS : LOOK_IDLE_MS);
+    if (isDue && !document.hidden && (!this.task || this.isActive)) {
+      this.lastLook = now;
+      this.isActive = false;
+      this.send("look", { at: now });
+    }
+    this.showSaved();
+  }
+
+  showSaved(trouble = "") {
+    const items = [...this.storage.items.values()];
+    const ranked = items.filter((item) => item.ranks).length;
+    if (this.data) this.view.showProgress(this.data.n_done + ranked);
+    const oldest = Math.min(...items.map((item) => item.sent_at ?? 0));
+    const state = !items.length ? "saved" : Date.now() - oldest < TROUBLE_MS && !trouble ? "saving" : "trouble";
+    const words = { saved: "All saved", saving: `${items.length} saving…`, trouble: "Not saved yet, trying again" };
+    this.view.showSaved(state, words[state]);
+    if (state === "trouble" && this.savedState !== state) this.view.say("Not saved yet, trying again. Keep the page open.");
+    if (!this.task && this.data) this.view.showIdle(this.idleLines());
+    this.savedState = state;
+  }
+
+  idleLines() {
+    if (this.storage.items.size) return ["One moment: the next task is on its way."];
+    const { n, first_free_at: at } = this.data.waiting;
+    if (!n) return ["Nothing left for you now.", "You have answered every task that is open to you. Thank you!"];
+    const tasks = n === 1 ? "1 task is" : `${n} tasks are`;
+    const when = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+    const rest = when ? ` with others; the first may come free at ${when}.` : " with others.";
+    return ["Nothing left for you now.", tasks + rest, "This page looks again by itself."];
+  }
+
+  // ---- keys
+
+  key(event) {
+    this.isActive = true;
+    const path = event.composedPath();
+    const isInside = path.includes(this.root);
+    const origin = path[0];
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isTextField(origin)) {
+      if (!isInside) return;
+      if (event.key === "Escape" && !event.isComposing) this.closeSkip();
+      event.stopImmediatePropagation(); // Streamlit would take "r" and "c" for its own, even in our text field
+      return;
+    }
+    if (event.isComposing || event.keyCode === 229 || isDialogOpen(this.view.help)) return;
+    if (!isInside && !isNowhere(origin)) return;
+    if (this.handle(event, origin)) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  }
+
+  // Whether the key was one of ours.
+  handle(event, origin) {
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (this.view.help.open) {
+      if (key === "?") this.view.toggleHelp();
+      return !["Escape", "Enter", "Tab", " "].includes(key);
+    }
+    if (key === "?") this.view.toggleHelp();
+    else if (this.view.isSkipOpen) return this.handleInSkip(event, key, origin);
+    else if (!this.task) return key === "r" || key === "c";
+    else if (rankOfKey(event, this.ranks.length)) {
+      if (!event.repeat) this.rank(this.marked, rankOfKey(event, this.ranks.length));
+    } else if (origin.role === "radio" && (key === "ArrowLeft" || key === "ArrowRight")) {
+      (key === "ArrowLeft" ? origin.previousElementSibling : origin.nextElementSibling)?.focus();
+    } else if (["ArrowRight", "ArrowDown", "j"].includes(key)) this.move(1);
+    else if (["ArrowLeft", "ArrowUp", "k"].includes(key)) this.move(-1);
+    else if (key === "u" || key === "Backspace") this.undo();
+    else if (key === "s") this.openSkip();
+    else if (key === "Enter" && !(origin instanceof HTMLButtonElement)) {
+      if (!event.repeat) this.submit();
+    } else return key === "r" || key === "c"; // Streamlit's own keys: rerun, clear cache
+    return true;
+  }
+
+  handleInSkip(event, key, origin) {
+    const isButton = origin instanceof HTMLButtonElement;
+    if (key === "Escape") this.closeSkip();
+    else if (/^[1-9]$/.test(key) && Number(key) <= this.data.skip_reasons.length) this.view.chooseReason(Number(key) - 1);
+    else if (key === "Enter" && !isButton && !event.repeat) this.skip(this.view.chosenReason());
+    else return key === "r" || key === "c";
+    return true;
+  }
+
+  // The first drawing may take the focus from a link; later ones only from ourselves or from nowhere.
+  mayTakeFocus(isFirst) {
+    const active = document.activeElement;
+    if (isNowhere(active) || active === this.root.getRootNode().host) return true;
+    return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
+  }
+}
+
+// Time that a task was in sight.
+class Stopwatch {
+  start(elapsed) {
+    this.elapsed = elapsed;
+    this.since = document.hidden ? null : performance.now();
+  }
+
+  toggle(isHidden) {
+    this.elapsed = this.read();
+    this.since = isHidden ? null : performance.now();
+  }
+
+  read() {
+    return Math.round((this.elapsed ?? 0) + (this.since == null ? 0 : performance.now() - this.since));
+  }
+}
+
+function isTextField(element) {
+  if (!(element instanceof HTMLElement)) return false;
+  if (element instanceof HTMLInputElement) return !["radio", "checkbox", "button", "submit"].includes(element.type);
+  return element.isContentEditable || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
+}
+
+const isNowhere = (element) =>
+  !element || element === document.body || element === document.documentElement || element.matches("main, .stMain");
+
+const isDialogOpen = (own) =>
+  [...document.querySelectorAll("[role=dialog], dialog[open]")].some((dialog) => dialog !== own);

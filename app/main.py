@@ -1,0 +1,82 @@
+"""The entry that Streamlit runs: who is looking, which pages they have, what all pages share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# Streamlit puts this file's own folder on the path, where `import data` could find the wrong thing; the folder above
+# it is what has to be there (and is, in an installed copy: then it stays behind the standard library).
+_APP = Path(__file__).resolve().parent
+sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != _APP]
+if str(_APP.parent) not in sys.path:
+    sys.path.insert(0, str(_APP.parent))
+
+import streamlit as st
+from streamlit.navigation.page import Page
+
+from app.context import PROJECT_KEY, current_project, person, store
+from app.widgets.account import account
+from app.widgets.problems import show_problem
+from data.errors import ProjectError
+from data.projects import list_projects
+from data.records import Person, Role
+
+_SCREENS = _APP / "screens"
+# Section, file, title, icon, the role that it takes.
+_PAGES = (
+    ("Annotate", "rank", "Rank", ":material/swap_vert:", Role.ANNOTATOR),
+    ("Data", "projects", "Projects", ":material/folder:", Role.RESEARCHER),
+    ("Data", "prompts", "Prompts and responses", ":material/chat:", Role.RESEARCHER),
+    ("Data", "snapshots", "Snapshots", ":material/inventory_2:", Role.RESEARCHER),
+    ("Training", "train", "Train", ":material/model_training:", Role.RESEARCHER),
+    ("Training", "runs", "Runs", ":material/monitoring:", Role.RESEARCHER),
+    ("Training", "compare", "Compare", ":material/compare:", Role.RESEARCHER),
+    ("Admin", "people", "People", ":material/group:", Role.ADMIN),
+)
+
+
+def _pages(who: Person) -> dict[str, list[Page]]:
+    """The pages of a role. Each screen asks for the role again: what is not listed here is not yet closed."""
+    sections: dict[str, list[Page]] = {
+        "": [st.Page(_SCREENS / "home.py", title="Home", url_path="home", default=True, visibility="hidden")]
+    }
+    for section, name, title, icon, role in _PAGES:
+        file = _SCREENS / f"{name}.py"
+        if who.role.covers(role) and file.is_file():
+            sections.setdefault(section, []).append(st.Page(file, title=title, icon=icon, url_path=name))
+    return sections
+
+
+def _choose_project() -> None:
+    """The project chooser: what is chosen is kept in the session and in the address."""
+    chosen = current_project()
+    if chosen is None:
+        return
+    with store().read() as tx:
+        names = {project.id: project.name for project in list_projects(tx)}
+    key = "main.project"
+    st.session_state[key] = chosen.id
+
+    def keep() -> None:
+        st.session_state[PROJECT_KEY] = st.session_state[key]
+
+    st.selectbox("Project", list(names), format_func=lambda project_id: names[project_id], key=key, on_change=keep)
+    if st.query_params.get("project") != chosen.id:
+        st.query_params["project"] = chosen.id
+
+
+def _render() -> None:
+    st.set_page_config(page_title="rankloop", page_icon=str(_APP / "static" / "icon.png"), layout="wide")
+    who = person()
+    page = st.navigation(_pages(who))
+    with st.sidebar:
+        _choose_project()
+        account(who)
+    page.run()
+
+
+try:
+    _render()
+except ProjectError as error:
+    show_problem(error)

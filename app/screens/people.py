@@ -1,0 +1,119 @@
+"""Admins add people, change roles, close accounts, and hand out the links with which passwords are chosen."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from app.context import require, store
+from app.widgets.problems import plain
+from data.errors import ProjectError
+from data.people import add_person, disable_person, invite, list_people, set_role
+from data.records import Person, Role
+
+LINK_KEY = "people.link"
+PROBLEM_KEY = "people.problem"
+_ROLES = {
+    Role.ANNOTATOR: "annotator: ranks",
+    Role.REVIEWER: "reviewer: ranks, and sees how others ranked",
+    Role.RESEARCHER: "researcher: everything but people",
+    Role.ADMIN: "admin: everything",
+}
+
+
+def render() -> None:
+    you = require(Role.ADMIN)
+    st.title("People")
+    _show_link()
+    if problem := st.session_state.pop(PROBLEM_KEY, None):
+        st.error(plain(problem), icon=":material/error:")
+    _add_form()
+    with store().read() as tx:
+        people = list_people(tx)
+    for person in sorted(people, key=lambda each: each.disabled_at is not None):
+        _row(person, you)
+
+
+def _add_form() -> None:
+    with st.form("people.add", clear_on_submit=True):
+        name_box, role_box, button = st.columns([3, 3, 1], vertical_alignment="bottom")
+        name = name_box.text_input("Name", key="people.new_name", placeholder="Who is to be added?")
+        role = role_box.selectbox("Role", list(_ROLES), format_func=lambda each: _ROLES[each], key="people.new_role")
+        if button.form_submit_button("Add", type="primary", width="stretch"):
+            with store().begin() as tx:
+                person = add_person(tx, name, role)
+                token = invite(tx, person.id)
+            st.session_state[LINK_KEY] = (person.name, token)
+            st.rerun()
+
+
+def _row(person: Person, you: Person) -> None:
+    with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"people.row.{person.id}"):
+        with st.container():
+            st.text(person.name + (" (you)" if person.id == you.id else ""))
+            st.caption(_state(person))
+        if person.disabled_at is not None:
+            return
+        key = f"people.role.{person.id}"
+        st.session_state.setdefault(key, person.role)
+        st.selectbox(
+            "Role",
+            list(Role),
+            format_func=str,
+            key=key,
+            on_change=_change_role,
+            args=(person,),
+            label_visibility="collapsed",
+            width=160,
+        )
+        if st.button("New link", key=f"people.link.{person.id}", help="A link with which they choose a new password"):
+            with store().begin() as tx:
+                st.session_state[LINK_KEY] = (person.name, invite(tx, person.id))
+            st.rerun()
+        with st.popover("Disable", key=f"people.disable.{person.id}"):
+            st.text(f"{person.name} can't sign in any more. What they have ranked stays.")
+            st.button("Disable this account", key=f"people.disable_now.{person.id}", on_click=_disable, args=(person,))
+
+
+def _state(person: Person) -> str:
+    if person.disabled_at is not None:
+        return "disabled"
+    return "can sign in" if person.has_password else "has not chosen a password yet"
+
+
+def _show_link() -> None:
+    """The link that was just made. It is stored nowhere, so it can't be shown again later."""
+    if LINK_KEY not in st.session_state:
+        return
+    name, token = st.session_state[LINK_KEY]
+    address = urlsplit(st.context.url or "http://localhost")
+    with st.container(border=True, key="people.new_link"):
+        st.text(f"Send this link to {name}. It works once, within seven days, and is not shown again.")
+        st.code(f"{address.scheme}://{address.netloc}/invite?token={token}", language=None)
+        if st.button("Done", key="people.link_done"):
+            del st.session_state[LINK_KEY]
+            st.rerun()
+
+
+def _change_role(person: Person) -> None:
+    key = f"people.role.{person.id}"
+    chosen = Role(st.session_state[key])
+    try:
+        with store().begin() as tx:
+            set_role(tx, person.id, chosen)
+    except ProjectError as error:
+        st.session_state[key] = person.role
+        st.session_state[PROBLEM_KEY] = str(error)
+
+
+def _disable(person: Person) -> None:
+    try:
+        with store().begin() as tx:
+            disable_person(tx, person.id)
+    except ProjectError as error:
+        st.session_state[PROBLEM_KEY] = str(error)
+
+
+if __name__ == "__main__":
+    render()
