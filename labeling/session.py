@@ -78,8 +78,9 @@ def next_work(
 
 
 def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
-    """Store a half-done ranking as the browser sent it: `task_id`, `ranks` by display place, `at`.
+    """Store a half-done ranking as the browser sent it: `task_id`, `ranks` by display place, `display_order`, `at`.
 
+    The order is kept with it: a task that comes back in another order must not show ranks that nobody gave.
     What can't be right is left alone: a draft is a convenience, and the browser keeps its own copy.
     """
     require(person, Role.ANNOTATOR)
@@ -92,7 +93,8 @@ def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
         except NotFound:
             return
         if len(ranks) == len(task.responses) and all(rank is None or isinstance(rank, int) for rank in ranks):
-            save_draft(tx, task.id, person.id, {"ranks": ranks}, float(at))
+            body = {"ranks": ranks, "display_order": draft.get("display_order")}
+            save_draft(tx, task.id, person.id, body, float(at))
 
 
 def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
