@@ -5,16 +5,13 @@ Source: Schulman 2020, "Approximating KL divergence" (k1, k2, k3); Ziegler et al
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-Estimator = Literal["k1", "k2", "k3"]
 MAX_ADAPTATION = 0.2
 
 
-def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: Estimator) -> Tensor:
+def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str) -> Tensor:
     """Estimate KL(policy || reference) at each sampled token, in nats; same shape as the arguments.
 
     k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d, where d = log policy - log reference. k1 is unbiased and may be
@@ -28,7 +25,7 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: Estimator) ->
     return torch.expm1(-difference) + difference
 
 
-def kl_loss(logprobs: Tensor, ref_logprobs: Tensor, estimator: Estimator) -> Tensor:
+def kl_loss(logprobs: Tensor, ref_logprobs: Tensor, estimator: str) -> Tensor:
     """The KL as a term of the loss: the value of the estimator, the gradient of the exact KL.
 
     Differentiating k1 gives 0 in the mean, differentiating k3 gives the gradient of another divergence. The gradient

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -27,11 +25,11 @@ def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
     return torch.where(mask, centred * torch.rsqrt(masked_variance(values, mask) + eps), 0)
 
 
-def token_weights(mask: Tensor, over: Literal["token", "response"]) -> Tensor:
-    """Weights (B, T) that sum to 1 and turn a sum into the mean over tokens, or over responses of their token means.
+def token_weights(mask: Tensor, over: str) -> Tensor:
+    """Weights (B, T) that sum to 1: a sum becomes the mean over tokens, or over responses of their token means.
 
-    `mask`: (B, T) bool. Made once for a whole minibatch and cut along with it, so that the loss does not depend on how
-    the minibatch is cut into micro-batches. Rows without a True place get no weight.
+    `mask`: (B, T) bool. `over`: "token" or "response". Made once for a whole minibatch and cut along with it, so that
+    the loss does not depend on how the minibatch is cut. Rows without a True place get no weight.
     """
     counted = mask.to(torch.float32)
     if over == "token":

@@ -1,0 +1,40 @@
+"""People's files as the plain rows that runs read: checked here, once, so that training needs no parser.
+
+{"line": 3, "messages": [{"role", "content"}...], "responses": ["text", ...]}
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from data.errors import InvalidInput
+from data.files import Problem, read_rows
+from labeling.parse import parse_prompt, parse_responses
+
+
+def hand_over(source: Path, target: Path, *, with_responses: bool) -> tuple[int, list[Problem]]:
+    """Write the good rows of `source` to `target`; return their number and what is wrong with the others.
+
+    Raises InvalidInput for what concerns the whole file, and if no row is good.
+    """
+    problems: list[Problem] = []
+    written = 0
+    with target.open("w", encoding="utf-8") as file:
+        for row in read_rows(source):
+            if isinstance(row, Problem):
+                problems.append(row)
+                continue
+            try:
+                responses = [each.text for each in parse_responses(row.value)] if with_responses else []
+                prompt = parse_prompt({name: value for name, value in row.value.items() if name != "responses"})
+            except InvalidInput as error:
+                problems.append(Problem(row.line, str(error)))
+                continue
+            plain = {"line": row.line, "messages": list(prompt.messages), "responses": responses}
+            file.write(json.dumps(plain, ensure_ascii=False) + "\n")
+            written += 1
+    if not written:
+        first = f"; line {problems[0].line}: {problems[0].message}" if problems else ""
+        raise InvalidInput(f"{source.name}: no row can be used{first}")
+    return written, problems

@@ -1,0 +1,193 @@
+"""Load the four roles for a PPO run, in the layout that its configuration and its reward model allow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, TaskType, get_peft_model
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from data.errors import InvalidInput
+from training.config import PPOConfig
+from training.encoding import Encoder
+from training.hf import lora_config
+from training.models import ADAPTER_FOLDER, Machine, ModelSource, backbone, load_classifier, load_language_model
+from training.reporter import Reporter
+from training.roles import (
+    AdapterSwitch,
+    Critic,
+    Policy,
+    Roles,
+    SeparateRewardModel,
+    SharedRewardModel,
+    Trunk,
+)
+from training.scorer import RewardInfo, Scorer, read_reward_info
+
+POLICY, CRITIC, REWARD = "policy", "critic", "reward"
+
+
+def build_roles(
+    config: PPOConfig, reporter: Reporter, machine: Machine, source: ModelSource, encoder: Encoder
+) -> Roles:
+    """Load policy, critic, reward model and reference, and say in an event how they lie in memory."""
+    reward_run = reporter.run.reward_run_id or ""
+    folder = reporter.home.run_folder(reward_run)
+    info = read_reward_info(folder)
+    is_shared = config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
+    roles = (
+        _shared(config, machine, source, encoder, folder, info)
+        if is_shared
+        else _separate(config, reporter, machine, source, encoder, Scorer(reporter.home, reward_run, machine))
+    )
+    layout = "one base, an adapter for each role" if is_shared else f"separate models, {config.adapter} training"
+    trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
+    reporter.event("roles", layout=layout, trained_parameters=trained)
+    return roles
+
+
+def _shared(
+    config: PPOConfig, machine: Machine, source: ModelSource, encoder: Encoder, folder: Path, info: RewardInfo
+) -> Roles:
+    language_model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
+    saved = json.loads((folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
+    reward_lora = LoraConfig(
+        r=saved["r"], lora_alpha=saved["lora_alpha"], lora_dropout=0.0, target_modules=saved["target_modules"]
+    )
+    model = get_peft_model(language_model, lora_config(config, TaskType.CAUSAL_LM), adapter_name=POLICY)
+    model.add_adapter(REWARD, reward_lora)
+    model.add_adapter(CRITIC, reward_lora)
+    weights = load_file(folder / ADAPTER_FOLDER / "adapter_model.safetensors")
+    for adapter in (REWARD, CRITIC):
+        _fill_adapter(model, adapter, weights)
+    switch = AdapterSwitch(model, trained=(POLICY, CRITIC))
+    inner = model.get_base_model()
+
+    def trunk(adapter: str | None) -> Trunk:
+        return Trunk(backbone(inner), machine, switch, adapter)
+
+    reward_head = _linear(_head_weight(weights), machine)
+    critic = Critic(trunk(CRITIC), _value_head(reward_head.weight, config, info, machine))
+    return Roles(
+        policy=Policy(trunk(POLICY), inner, config.temperature),
+        reference=Policy(trunk(None), inner, config.temperature),
+        critic=critic,
+        reward_model=SharedRewardModel(
+            trunk(REWARD), reward_head, info.shift, info.max_length, encoder.eos_id, encoder.pad_id
+        ),
+        policy_parameters=switch.parameters(POLICY),
+        critic_parameters=switch.parameters(CRITIC) | _named_head(critic.head),
+    )
+
+
+def _separate(
+    config: PPOConfig,
+    reporter: Reporter,
+    machine: Machine,
+    source: ModelSource,
+    encoder: Encoder,
+    scorer: Scorer,
+) -> Roles:
+    shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
+    policy, reference, policy_parameters = _policy_and_reference(config, machine, source)
+    is_lora = config.adapter == "lora"
+    critic_source = scorer.source if shares_ids else source
+    if not shares_ids:
+        reason = "the reward model reads other tokens than the policy"
+        reporter.event("critic_starts_from_policy", reason=reason)
+    classifier = load_classifier(critic_source, machine.frozen_dtype if is_lora else torch.float32).to(machine.device)
+    head = _value_head(classifier.score.weight, config, scorer.info if shares_ids else None, machine)
+    trunk, critic_parameters = _critic_trunk(classifier, config, machine)
+    return Roles(
+        policy=policy,
+        reference=reference,
+        critic=Critic(trunk, head),
+        reward_model=SeparateRewardModel(scorer, shares_ids),
+        policy_parameters=policy_parameters,
+        critic_parameters=critic_parameters | _named_head(head),
+    )
+
+
+def _policy_and_reference(
+    config: PPOConfig, machine: Machine, source: ModelSource
+) -> tuple[Policy, Policy, dict[str, nn.Parameter]]:
+    if config.adapter == "lora":
+        model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
+        model = get_peft_model(model, lora_config(config, TaskType.CAUSAL_LM), adapter_name=POLICY)
+        switch, inner = AdapterSwitch(model, trained=(POLICY,)), model.get_base_model()
+        trunks = (Trunk(backbone(inner), machine, switch, adapter) for adapter in (POLICY, None))
+        policy, reference = (Policy(trunk, inner, config.temperature) for trunk in trunks)
+        return policy, reference, switch.parameters(POLICY)
+    # The reference has the policy's precision: a bf16 copy would be 0.02 nats away before the first update.
+    trained = load_language_model(source, torch.float32).to(machine.device)
+    frozen = load_language_model(source, torch.float32).to(machine.device).requires_grad_(False)
+    policy = Policy(Trunk(backbone(trained), machine), trained, config.temperature)
+    reference = Policy(Trunk(backbone(frozen), machine), frozen, config.temperature)
+    return policy, reference, dict(trained.named_parameters())
+
+
+def _critic_trunk(classifier: Any, config: PPOConfig, machine: Machine) -> tuple[Trunk, dict[str, nn.Parameter]]:
+    if config.adapter == "lora":
+        classifier.requires_grad_(False)
+        model = get_peft_model(classifier, lora_config(config, TaskType.FEATURE_EXTRACTION), adapter_name=CRITIC)
+        switch = AdapterSwitch(model, trained=(CRITIC,))
+        return Trunk(backbone(model.get_base_model()), machine, switch, CRITIC), switch.parameters(CRITIC)
+    trunk = backbone(classifier)
+    return Trunk(trunk, machine), {f"trunk.{name}": each for name, each in trunk.named_parameters()}
+
+
+def _value_head(weight: Tensor, config: PPOConfig, info: RewardInfo | None, machine: Machine) -> nn.Linear:
+    """A head that starts by predicting the score itself, in the score's own zero and scale.
+
+    Without a reward model that reads the policy's tokens (`info` None) it starts at 0.
+    """
+    head = nn.Linear(weight.shape[1], 1)
+    scale = info.std if info is not None and config.scale_scores and info.std > 0 else 1.0
+    with torch.no_grad():
+        if info is None:
+            head.weight.zero_()
+            head.bias.zero_()
+        else:
+            head.weight.copy_(weight.float().cpu() / scale)
+            head.bias.fill_(-info.shift / scale)
+    return head.to(machine.device)
+
+
+def _named_head(head: nn.Linear) -> dict[str, nn.Parameter]:
+    return {f"head.{name}": parameter for name, parameter in head.named_parameters()}
+
+
+def _linear(weight: Tensor, machine: Machine) -> nn.Linear:
+    head = nn.Linear(weight.shape[1], 1, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(weight)
+    return head.to(machine.device).requires_grad_(False)
+
+
+def _head_weight(weights: dict[str, Tensor]) -> Tensor:
+    found = [tensor for name, tensor in weights.items() if name.endswith("score.weight")]
+    if len(found) != 1:
+        raise InvalidInput("the reward model's adapter holds no scalar head named 'score'; train the model again")
+    return found[0].float()
+
+
+def _fill_adapter(model: Any, adapter: str, weights: dict[str, Tensor]) -> None:
+    """Copy saved adapter weights, named without an adapter, into the adapter of this name. Raises InvalidInput."""
+    parameters = dict(model.named_parameters())
+    wanted = {name for name in parameters if f".{adapter}." in name}
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            target = name.replace("lora_A.weight", f"lora_A.{adapter}.weight")
+            target = target.replace("lora_B.weight", f"lora_B.{adapter}.weight")
+            if target in wanted:
+                parameters[target].copy_(tensor)
+                wanted.remove(target)
+    if wanted:
+        raise InvalidInput(
+            f"the reward model's adapter does not fit the policy: {len(wanted)} weights are missing, such as "
+            f"{min(wanted)!r}; train the reward model from the policy's own model, or with adapter=full"
+        )

@@ -1,0 +1,147 @@
+"""The PPO run around the loop: load the roles, check before the start, resume, save policy and critic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from data.errors import InvalidInput
+from data.files import Row, read_rows
+from data.prompts import list_prompts
+from data.records import Messages, Split
+from data.snapshots import read_groups
+from training.build_roles import build_roles
+from training.checkpoint import newest_checkpoint, unpack_optimizer, unpack_random_state
+from training.config import PPOConfig
+from training.encoding import Encoder
+from training.models import (
+    MODEL_FOLDER,
+    find_model,
+    load_encoder,
+    load_tokenizer,
+    set_up_machine,
+    versions,
+)
+from training.ppo import ADAM_BETAS, ADAM_EPS, Learner, train
+from training.reporter import Reporter
+from training.roles import Roles
+from training.rollout import PromptItem
+from training.save_roles import save_critic, save_policy
+from training.scorer import read_reward_info
+
+CRITIC_FOLDER = "critic"
+_PAGE = 1000
+
+
+def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
+    """Train a policy against the run's reward model and save it so that plain transformers loads it."""
+    machine = set_up_machine(config)
+    reporter.versions(versions(machine))
+    source = find_model(config.model, reporter.home, reporter)
+    encoder = load_encoder(source)
+    prompts = load_prompts(config, reporter, encoder)
+    roles = build_roles(config, reporter, machine, source, encoder)
+    learner = make_learner(config, reporter, roles, encoder)
+    reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
+    resume(learner, reporter)
+    train(config, learner, prompts, encoder, machine, reporter)
+    tokenizer = load_tokenizer(source)
+    save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER)
+    save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER)
+    return {"model": source.name, "revision": source.revision, "iterations": learner.iteration, "prompts": len(prompts)}
+
+
+def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder) -> list[PromptItem]:
+    """The prompts to sample from: a file's, or those of the snapshot's project that are not held out.
+
+    Prompts that are too long or refused by the template are counted and left out.
+    Raises InvalidInput if none is left.
+    """
+    counts = Counter[str](used=0, too_long=0, refused=0)
+    items = []
+    for key, messages in _messages_of_file(config) if config.prompts_file else _messages_of_project(reporter):
+        try:
+            ids = encoder.prompt_ids(messages)
+        except InvalidInput:
+            counts["refused"] += 1
+            continue
+        if len(ids) > config.max_prompt_tokens:
+            counts["too_long"] += 1
+            continue
+        counts["used"] += 1
+        items.append(PromptItem(key, messages, ids))
+    reporter.event("prompts", **counts)
+    if not items:
+        found = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items())
+        raise InvalidInput(f"no prompt is left to sample from ({found}); import prompts, or raise max_prompt_tokens")
+    return items
+
+
+def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: Encoder) -> Learner:
+    """Optimizers for what is trained, the scale of the scores, and best-ranked responses where PPO-ptx wants them."""
+    info = read_reward_info(reporter.home.run_folder(reporter.run.reward_run_id or ""))
+    options: dict[str, Any] = {"betas": ADAM_BETAS, "eps": ADAM_EPS, "weight_decay": 0.0}
+    policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=config.learning_rate, **options)
+    critic = torch.optim.AdamW(list(roles.critic_parameters.values()), lr=config.critic_learning_rate, **options)
+    learner = Learner(roles, policy, critic, kl_coef=config.kl_coef)
+    if config.scale_scores:
+        if info.std <= 0:
+            raise InvalidInput("scale_scores: the reward model gives every SFT response the same score")
+        learner.score_scale = info.std
+    if config.ptx_coef:
+        learner.best_of = best_responses(reporter, encoder)
+    return learner
+
+
+def best_responses(reporter: Reporter, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
+    """(prompt, best-ranked response) of the snapshot's training side, as token ids."""
+    pairs = []
+    for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
+        if group.split is Split.TRAIN:
+            best = group.responses[group.ranks.index(1)]
+            pairs.append((encoder.prompt_ids(group.messages), encoder.response_ids(best)))
+    return pairs
+
+
+def resume(learner: Learner, reporter: Reporter) -> None:
+    """Restore the newest good checkpoint, if there is one, and say what was restored."""
+    state = newest_checkpoint(reporter)
+    if state is None:
+        return
+    for name, parameters in (("policy", learner.roles.policy_parameters), ("critic", learner.roles.critic_parameters)):
+        saved = state.tensors[name]
+        if saved.keys() != parameters.keys():
+            raise InvalidInput(f"the checkpoint's {name} has other weights than this run's; start a new run")
+        with torch.no_grad():
+            for key, parameter in parameters.items():
+                parameter.copy_(saved[key])
+    for name, optimizer in (("policy", learner.policy_optimizer), ("critic", learner.critic_optimizer)):
+        unpack_optimizer(optimizer, state.tensors[f"{name}_optimizer"], state.values[f"{name}_optimizer"])
+    unpack_random_state(state.tensors["random"], state.values["random"])
+    learner.kl_coef, learner.iteration = state.values["kl_coef"], state.step
+    reporter.resumed_from(state.step, [*sorted(state.tensors), "kl_coef", "iteration"])
+
+
+def _messages_of_file(config: PPOConfig) -> Iterator[tuple[str, Messages]]:
+    """Rows that `labeling.handover` wrote."""
+    for row in read_rows(Path(config.prompts_file)):
+        if isinstance(row, Row):
+            yield f"line {row.line}", tuple(row.value["messages"])
+
+
+def _messages_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages]]:
+    groups = read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or ""))
+    held_out = {group.prompt_id for group in groups if group.split is Split.EVAL}
+    with reporter.store.read() as tx:
+        for offset in count(0, _PAGE):
+            page = list_prompts(tx, reporter.run.project_id or "", limit=_PAGE, offset=offset)
+            for prompt in page:
+                if prompt.id not in held_out and prompt.split is not Split.EVAL:
+                    yield prompt.id, prompt.messages
+            if len(page) < _PAGE:
+                return

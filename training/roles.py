@@ -1,0 +1,221 @@
+"""The four roles of PPO: policy, critic, reward model, reference. What each computes from a batch of sequences.
+
+Two layouts. Full: four models. Low-rank: one frozen base with an adapter for each trained role; the reference is the
+base with the adapters off, so it is the policy that training starts from, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from data.records import Messages
+from training.encoding import Sequences
+from training.maths.losses import entropy, selected_logprobs
+from training.models import Machine
+from training.scorer import Scorer, pad_right
+
+LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
+
+
+class TokenScores(NamedTuple):
+    """Log-probabilities of the response tokens, in nats, and the entropy there; both (B, T), 0 at padding."""
+
+    logprobs: Tensor
+    entropy: Tensor
+
+
+class RewardModel(Protocol):
+    """Scores whole responses, with mean 0 on the SFT responses."""
+
+    def score(self, rows: list[ScoredRow]) -> Tensor:
+        """Scores (B,) float32."""
+
+
+@dataclass(frozen=True)
+class ScoredRow:
+    """A response as the policy wrote it: ids (with the end token where it ended), and as text."""
+
+    messages: Messages
+    prompt: list[int]
+    response: list[int]
+    text: str
+
+
+class AdapterSwitch:
+    """Turns one of a model's adapters on, or all off, and keeps the trained ones trainable.
+
+    PEFT's own switch freezes every adapter but the active one, and makes the active one trainable, also a frozen one.
+    """
+
+    def __init__(self, model: nn.Module, trained: Iterable[str]) -> None:
+        self._layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+        self._trained = tuple(trained)
+        self._parameters = {name: parameter for name, parameter in model.named_parameters() if ".lora_" in name}
+        self._active: str | None = None
+        self._set(None)
+
+    def use(self, adapter: str | None) -> None:
+        """Make `adapter` the active one; None: the bare model."""
+        if adapter != self._active:
+            self._set(adapter)
+
+    def parameters(self, adapter: str) -> dict[str, nn.Parameter]:
+        """The parameters of one adapter, by name."""
+        return {name: each for name, each in self._parameters.items() if f".{adapter}." in name}
+
+    def _set(self, adapter: str | None) -> None:
+        for layer in self._layers:
+            layer.enable_adapters(enabled=adapter is not None)
+            if adapter is not None:
+                layer.set_adapter([adapter])
+        for name, parameter in self._parameters.items():
+            parameter.requires_grad_(any(f".{trained}." in name for trained in self._trained))
+        self._active = adapter
+
+
+@dataclass
+class Trunk:
+    """A transformer without its head, under one adapter of a shared base or by itself."""
+
+    model: Any
+    machine: Machine
+    switch: AdapterSwitch | None = None
+    adapter: str | None = None
+
+    def activate(self) -> None:
+        if self.switch is not None:
+            self.switch.use(self.adapter)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """Hidden states (B, S, d) of ids (B, S) padded on the right: with causal attention no token that counts sees
+        the padding, so no mask is needed."""
+        self.activate()
+        with self.machine.autocast():
+            states: Tensor = self.model(input_ids=ids, use_cache=False).last_hidden_state
+        return states
+
+
+class Policy:
+    """A language model: log-probabilities of responses. Also the reference, under no adapter."""
+
+    def __init__(self, trunk: Trunk, language_model: Any, temperature: float) -> None:
+        self.trunk, self.language_model, self.temperature = trunk, language_model, temperature
+        self._head = language_model.get_output_embeddings()
+        self._has_plain_head = self._check_head()
+
+    def token_scores(self, batch: Sequences, *, with_entropy: bool = False) -> TokenScores:
+        """Log-probabilities of the response tokens at the sampling temperature. Gradients flow through them."""
+        states = self._before_each_token(batch)
+        chosen = batch.response_tokens()
+        parts = []
+        for start in range(0, len(chosen), LOGIT_ROWS):
+            piece = (states[start : start + LOGIT_ROWS], chosen[start : start + LOGIT_ROWS], with_entropy)
+            if len(chosen) > LOGIT_ROWS and torch.is_grad_enabled():
+                parts.append(checkpoint(self._score, *piece, use_reentrant=False))
+            else:
+                parts.append(self._score(*piece))
+        logprobs, entropies = (torch.cat(each) for each in zip(*parts, strict=True))
+        return TokenScores(_scatter(logprobs, batch.mask), _scatter(entropies, batch.mask))
+
+    def _before_each_token(self, batch: Sequences) -> Tensor:
+        """What predicts each response token: hidden states (M, d), or logits (M, V) where the head is not plain."""
+        row, place = batch.mask.nonzero(as_tuple=True)
+        before = batch.prompt_lengths[row] + place - 1
+        if self._has_plain_head:
+            return self.trunk.hidden(batch.ids)[row, before]
+        self.trunk.activate()
+        with self.trunk.machine.autocast():
+            logits: Tensor = self.language_model(input_ids=batch.ids, use_cache=False).logits[row, before]
+        return logits
+
+    def _score(self, states: Tensor, chosen: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
+        with self.trunk.machine.autocast():
+            logits = self._head(states) if self._has_plain_head else states
+        logprobs = selected_logprobs(logits, chosen, self.temperature)
+        return logprobs, entropy(logits, self.temperature) if with_entropy else torch.zeros_like(logprobs)
+
+    @torch.no_grad()
+    def _check_head(self) -> bool:
+        """Whether the head alone gives the model's logits; some models scale or cap them afterwards."""
+        ids = torch.arange(1, 9, device=self.trunk.machine.device)[None]
+        self.trunk.activate()
+        with self.trunk.machine.autocast():
+            whole = self.language_model(input_ids=ids, use_cache=False).logits
+            bare = self._head(self.trunk.hidden(ids))
+        return torch.allclose(whole.float(), bare.float(), atol=1e-4, rtol=1e-4)
+
+
+class Critic:
+    """Values: what the rest of the response is expected to bring, before each of its tokens."""
+
+    def __init__(self, trunk: Trunk, head: nn.Linear) -> None:
+        self.trunk, self.head = trunk, head
+
+    def values(self, batch: Sequences) -> Tensor:
+        """(B, T) float32, 0 at padding. Gradients flow."""
+        row, place = batch.mask.nonzero(as_tuple=True)
+        states = self.trunk.hidden(batch.ids)[row, batch.prompt_lengths[row] + place - 1]
+        with torch.autocast(states.device.type, enabled=False):
+            return _scatter(self.head(states.float()).squeeze(-1), batch.mask)
+
+
+class SharedRewardModel:
+    """A reward model that is an adapter of the shared base, with its head and its zero."""
+
+    def __init__(self, trunk: Trunk, head: nn.Linear, shift: float, max_length: int, eos_id: int, pad_id: int) -> None:
+        self.trunk, self.head = trunk, head
+        self._shift, self._max_length, self._eos_id, self._pad_id = shift, max_length, eos_id, pad_id
+
+    @torch.no_grad()
+    def score(self, rows: list[ScoredRow]) -> Tensor:
+        """Scores of token sequences; a response that did not end gets the end token, as every training text has it."""
+        sequences = [ended_sequence(row, self._eos_id)[-self._max_length :] for row in rows]
+        ids, attention = pad_right(sequences, self._pad_id)
+        device = self.trunk.machine.device
+        states = self.trunk.hidden(ids.to(device))
+        last = states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1]
+        with torch.autocast(device.type, enabled=False):
+            scores: Tensor = self.head(last.float()).squeeze(-1) - self._shift
+        return scores
+
+
+class SeparateRewardModel:
+    """A reward model with weights of its own, and perhaps a tokenizer and template of its own."""
+
+    def __init__(self, scorer: Scorer, shares_ids: bool) -> None:
+        self._scorer, self._shares_ids = scorer, shares_ids
+
+    def score(self, rows: list[ScoredRow]) -> Tensor:
+        """Scores by ids where the vocabulary and template are the policy's, else by text."""
+        if self._shares_ids:
+            return self._scorer.score_ids([ended_sequence(row, self._scorer.encoder.eos_id) for row in rows])
+        return self._scorer.score([(row.messages, row.text) for row in rows])
+
+
+class Roles(NamedTuple):
+    """All four, and what is trained of each: named parameters, in a fixed order."""
+
+    policy: Policy
+    reference: Policy
+    critic: Critic
+    reward_model: RewardModel
+    policy_parameters: dict[str, nn.Parameter]
+    critic_parameters: dict[str, nn.Parameter]
+
+
+def ended_sequence(row: ScoredRow, eos_id: int) -> list[int]:
+    """Prompt and response, with the end token."""
+    ids = row.prompt + row.response
+    return ids if ids[-1] == eos_id else [*ids, eos_id]
+
+
+def _scatter(values: Tensor, mask: Tensor) -> Tensor:
+    """Put values (M,) at the True places of mask (B, T), 0 elsewhere."""
+    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)

@@ -1,0 +1,143 @@
+"""One rollout: sample responses, score them, and record what the policy, the reference and the critic say of them.
+
+No gradient flows through anything here. The policy's log-probabilities come from the same forward pass that training
+uses, at the sampling temperature, never from the generator; so the ratio of the first update is 1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from data.records import Messages
+from training.config import PPOConfig
+from training.encoding import Encoder, Sequences, pack
+from training.generation import Generated, generate, random_numbers
+from training.models import Machine
+from training.roles import Roles, ScoredRow
+
+
+@dataclass(frozen=True)
+class PromptItem:
+    """A prompt that PPO samples from, as token ids."""
+
+    key: str
+    messages: Messages
+    ids: list[int]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Everything recorded of one batch of responses: (B,) per response, (B, T) per response token, 0 at padding.
+
+    scores: what the reward model says, before any penalty. ended: (B,) bool, ended by itself.
+    """
+
+    rows: list[ScoredRow]
+    batch: Sequences
+    ended: Tensor
+    scores: Tensor
+    old_logprobs: Tensor
+    ref_logprobs: Tensor
+    old_values: Tensor
+    entropy: Tensor
+    seconds: dict[str, float]
+
+
+@torch.no_grad()
+def sample_rollout(
+    roles: Roles,
+    prompts: Sequence[PromptItem],
+    config: PPOConfig,
+    encoder: Encoder,
+    machine: Machine,
+    iteration: int,
+    check: Callable[[], None],
+) -> Rollout:
+    """Steps 1 to 3 of the loop: sample, score, and record log-probabilities and values.
+
+    `check` is called between tokens and between forward passes and may raise to stop.
+    """
+    seconds, started = {}, time.perf_counter()
+    rows, ended = _sample(roles, prompts, config, encoder, machine, iteration, check)
+    seconds["generate"] = time.perf_counter() - started
+    batch = pack([row.prompt for row in rows], [row.response for row in rows], encoder.pad_id).to(machine.device)
+    shape, device = batch.mask.shape, machine.device
+    old, ref, values, entropy = (torch.zeros(shape, device=device) for _ in range(4))
+    scores = torch.zeros(len(rows), device=device)
+    started = time.perf_counter()
+    # One role after the other, each over all rows: a shared base then switches its adapters four times in all.
+    for index in micro_batches(batch, config.micro_batch_tokens):
+        check()
+        part = roles.policy.token_scores(batch.rows(index), with_entropy=True)
+        width = part.logprobs.shape[1]
+        old[index, :width], entropy[index, :width] = part.logprobs, part.entropy
+    for index in micro_batches(batch, config.micro_batch_tokens):
+        check()
+        part = roles.reference.token_scores(batch.rows(index))
+        ref[index, : part.logprobs.shape[1]] = part.logprobs
+    for index in micro_batches(batch, config.micro_batch_tokens):
+        check()
+        found = roles.critic.values(batch.rows(index))
+        values[index, : found.shape[1]] = found
+    for index in micro_batches(batch, config.micro_batch_tokens):
+        check()
+        scores[index] = roles.reward_model.score([rows[place] for place in index.tolist()]).to(device)
+    seconds["score"] = time.perf_counter() - started
+    return Rollout(rows, batch, ended.to(device), scores, old, ref, values, entropy, seconds)
+
+
+def micro_batches(batch: Sequences, tokens: int, index: Tensor | None = None) -> Iterator[Tensor]:
+    """Cut rows (all, or those in `index`) into lots of similar length whose padded size stays within `tokens`.
+
+    A single row that is longer than that is a lot of its own.
+    """
+    lengths = batch.attention.sum(1)
+    rows = torch.arange(len(lengths), device=lengths.device) if index is None else index
+    ordered = rows[lengths[rows].argsort(stable=True)].tolist()
+    lot: list[int] = []
+    for row in ordered:
+        if lot and (len(lot) + 1) * int(lengths[row]) > tokens:
+            yield torch.tensor(lot, device=lengths.device)
+            lot = []
+        lot.append(row)
+    if lot:
+        yield torch.tensor(lot, device=lengths.device)
+
+
+def _sample(
+    roles: Roles,
+    prompts: Sequence[PromptItem],
+    config: PPOConfig,
+    encoder: Encoder,
+    machine: Machine,
+    iteration: int,
+    check: Callable[[], None],
+) -> tuple[list[ScoredRow], Tensor]:
+    roles.policy.trunk.activate()
+    n = config.responses_per_prompt
+    drawn: list[Generated] = []
+    for start in range(0, len(prompts), config.batch_size):
+        lot = prompts[start : start + config.batch_size]
+        keys = [f"{iteration}:{start + place}:{each}" for place in range(len(lot)) for each in range(n)]
+        drawn += generate(
+            roles.policy.language_model,
+            [prompt.ids for prompt in lot],
+            n,
+            config,
+            random_numbers(config.seed, keys, config.max_new_tokens),
+            stop_ids=encoder.stop_ids,
+            pad_id=encoder.pad_id,
+            machine=machine,
+            check=check,
+        )
+    owners = [prompt for prompt in prompts for _ in range(n)]
+    rows = [
+        ScoredRow(prompt.messages, prompt.ids, each.ids, encoder.decode(each.ids))
+        for prompt, each in zip(owners, drawn, strict=True)
+    ]
+    return rows, torch.tensor([each.has_ended for each in drawn])
