@@ -1,0 +1,214 @@
+"""The words that queue runs, and look after them: `sample`, `train`, `score`, `runs`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from app.commands.common import (
+    Context,
+    Outcome,
+    add_group,
+    add_word,
+    as_document,
+    counted,
+    existing_file,
+    table,
+)
+from app.commands.fields import add_set, field_lines
+from app.commands.waiting import WAIT_HELP, look_at, wait
+from data.errors import Conflict, WorkFailed
+from data.fields import from_words
+from data.files import read_rows
+from data.metrics import metrics_of
+from data.records import Run, RunKind
+from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
+from training.config import CONFIGS, DEMO_MODEL, TrainConfig
+from training.launch import queue_run
+
+SCORES = "scores.jsonl"
+_TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+_TRAIN_HELP = {
+    RunKind.REWARD: "train a reward model on a snapshot's rankings",
+    RunKind.PPO: "train a policy against a reward model with PPO",
+    RunKind.SFT: "fine-tune on the best-ranked responses",
+    RunKind.DPO: "train on the preference pairs directly, with DPO",
+}
+
+
+def add_words(words: Any) -> None:
+    _add_sample(words)
+    _add_train(words)
+    _add_runs(words)
+    parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
+    parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
+    parser.add_argument("--reward-run", required=True, metavar="ID", help="the reward run whose model scores")
+    parser.add_argument("--out", metavar="FILE", help="copy the scores here; it must not exist")
+    parser.epilog = WAIT_HELP[:1].upper() + WAIT_HELP[1:] + "."
+
+
+def _add_sample(words: Any) -> None:
+    config = CONFIGS[RunKind.SAMPLE]
+    help = "sample K responses for each prompt of a project, to be ranked"
+    parser = add_word(words, "sample", sample, help, epilog=_fields_page([("fields for --set", field_lines(config))]))
+    parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
+    parser.add_argument(
+        "--model", default=DEMO_MODEL, metavar="M", help="'demo' (the default), a folder, a hub id, or run:ID"
+    )
+    add_set(parser, "the run, listed below; k is the project's unless it is set")
+    parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _add_train(words: Any) -> None:
+    shared = ("fields of every kind, for --set", field_lines(TrainConfig))
+    pages = [(f"fields of {kind}", field_lines(CONFIGS[kind], without=TrainConfig)) for kind in _TRAINED]
+    kinds = add_group(
+        words, "train", "train a reward model, or a policy, on a snapshot", epilog=_fields_page([shared, *pages])
+    )
+    for kind in _TRAINED:
+        page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
+        parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None)
+        parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
+        if kind is RunKind.PPO:
+            parser.add_argument(
+                "--reward-run", required=True, metavar="ID", help="the run whose model gives the scores"
+            )
+            parser.add_argument(
+                "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
+            )
+        add_set(parser, "the run, listed below")
+        parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _add_runs(words: Any) -> None:
+    group = add_group(words, "runs", "look at runs, stop them, go on with them")
+    add_word(group, "list", list_all, "list the runs, the newest first")
+    shown = add_word(group, "show", show, "show a run: what was asked, how far it is, what happened")
+    cancelled = add_word(group, "cancel", cancel, "ask a run to stop at its next safe place")
+    help = "put a failed or cancelled run back; it goes on from its newest checkpoint"
+    resumed = add_word(group, "resume", resume, help)
+    for parser in (shown, cancelled, resumed):
+        parser.add_argument("id", metavar="ID", help="its id, or the last characters of it")
+    resumed.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
+    project = context.project(arguments.project)
+    base = {"model": arguments.model, "k": project.k}
+    config: Any = from_words(CONFIGS[RunKind.SAMPLE], arguments.fields, base)
+    run = queue_run(context.store, RunKind.SAMPLE, config, project_id=project.id)
+    return _queued(context, run, arguments.wait)
+
+
+def train(arguments: argparse.Namespace, context: Context) -> Outcome:
+    base = {"prompts_file": str(_readable(arguments.prompts))} if arguments.prompts else {}
+    config: Any = from_words(CONFIGS[arguments.kind], arguments.fields, base)
+    run = queue_run(
+        context.store, arguments.kind, config, snapshot_id=arguments.snapshot, reward_run_id=arguments.reward_run
+    )
+    return _queued(context, run, arguments.wait)
+
+
+def score(arguments: argparse.Namespace, context: Context) -> Outcome:
+    source = _readable(arguments.file)
+    out = Path(arguments.out).expanduser().absolute() if arguments.out else None
+    if out is not None and out.exists():
+        raise Conflict(f"--out {arguments.out}: it exists already; name a new file")
+    config = CONFIGS[RunKind.SCORE](input_file=str(source))
+    run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=arguments.reward_run)
+    outcome = wait(context, run)
+    if outcome.status:
+        return outcome
+    scores = context.home.run_folder(run.id) / SCORES
+    if not scores.is_file():
+        raise WorkFailed(
+            f"run {run.id} has succeeded, but {scores} is not there; does the worker share this home folder?"
+        )
+    if out is not None:
+        _copy(scores, out)
+    place = str(out or scores)
+    return Outcome(
+        outcome.document | {"file": place}, [f"the scores are in {place}", *counted(outcome.document["result"])]
+    )
+
+
+def list_all(_arguments: argparse.Namespace, context: Context) -> Outcome:
+    with context.store.read() as tx:
+        runs = list_runs(tx, limit=1_000_000)
+    rows = [(run.id, run.kind, run.status, _steps(run), run.project_id) for run in runs]
+    lines = table(rows, ("ID", "KIND", "STATUS", "STEP", "PROJECT")) if rows else ["no run yet"]
+    return Outcome(as_document(runs), lines)
+
+
+def show(arguments: argparse.Namespace, context: Context) -> Outcome:
+    with context.store.read() as tx:
+        run = get_run(tx, arguments.id)
+        events = events_of(tx, run.id)
+        points = metrics_of(tx, run.id)
+    latest = {point.name: point.value for point in points}
+    folder = str(context.home.run_folder(run.id))
+    document = as_document(run) | {"events": as_document(events), "metrics": latest, "folder": folder}
+    lines = [f"run {run.id}: {run.kind}, {run.status}, step {_steps(run)}", f"  folder: {folder}"]
+    lines += [f"  {name}: {value}" for name, value in _links(run).items() if value]
+    if run.error_message:
+        lines.append(f"  {run.error_kind}: {run.error_message}")
+    for title, values in (("asked", run.config), ("result", run.result), ("metrics, at their last step", latest)):
+        if values:
+            lines += [f"  {title}:", *counted(values, "    ")]
+    lines += ["  events:", *(f"    {event.seq}. {event.kind} {event.detail or ''}".rstrip() for event in events)]
+    return Outcome(document, lines)
+
+
+def cancel(arguments: argparse.Namespace, context: Context) -> Outcome:
+    with context.store.begin() as tx:
+        run = request_cancel(tx, arguments.id)
+    words = "is cancelled" if run.status.is_final else "stops at its next safe place"
+    return Outcome(as_document(run), [f"run {run.id} {words}"])
+
+
+def resume(arguments: argparse.Namespace, context: Context) -> Outcome:
+    with context.store.begin() as tx:
+        run = resume_run(tx, arguments.id)
+    return _queued(context, run, arguments.wait)
+
+
+def _queued(context: Context, run: Run, is_waited_for: bool) -> Outcome:
+    line = f"run {run.id} ({run.kind}) is queued; a worker takes it"
+    if not is_waited_for:
+        return Outcome(as_document(run), [f"{line}; {look_at(run.id)}"])
+    context.say(line)
+    return wait(context, run)
+
+
+def _readable(name: str) -> Path:
+    """The path of a file of rows. Raises InvalidInput for what would fail the run: missing, empty, not UTF-8."""
+    path = existing_file(name)
+    next(iter(read_rows(path)), None)
+    return path
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy so that `target` is either whole or not there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(source, staged)
+        staged.replace(target)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def _links(run: Run) -> dict[str, str | None]:
+    return {"project": run.project_id, "snapshot": run.snapshot_id, "reward run": run.reward_run_id}
+
+
+def _steps(run: Run) -> str:
+    return f"{run.step} of {run.total_steps}" if run.total_steps else str(run.step)
+
+
+def _fields_page(pages: list[tuple[str, list[str]]]) -> str:
+    return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in pages)

@@ -1,0 +1,91 @@
+"""Wait for a run: progress on the terminal, and a worker of our own where nobody else takes the run."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+
+from app.commands.common import INTERRUPTED, Context, Outcome, as_document
+from app.progress import ProgressLine
+from data.errors import WorkFailed
+from data.records import Run, RunStatus
+from data.runs import get_run, list_runs
+from training.launch import start_worker, wait_for
+
+PATIENCE_S = 3.0  # so long a run may wait for a worker before we start one
+WAIT_HELP = (
+    "wait until the run has ended; if no worker is alive to take it, one is started that ends when nothing is queued. "
+    "Ctrl-C leaves the run going"
+)
+
+
+def wait(context: Context, run: Run) -> Outcome:
+    """Wait for a run that was queued; what it ended as is the outcome."""
+    helper = _Helper(context)
+    try:
+        with ProgressLine(f"run {run.id} ({run.kind})") as progress:
+
+            def look(seen: Run) -> None:
+                helper.look(seen)
+                progress.update(seen.step, seen.total_steps, "steps", "" if seen.step else seen.status.value)
+
+            ended = wait_for(context.store, run.id, look)
+            helper.part()
+    except WorkFailed as error:
+        helper.part()
+        return Outcome(as_document(_now(context, run.id)), status=1, problem=str(error))
+    except KeyboardInterrupt:
+        left = _now(context, run.id)
+        problem = f"not waiting any longer; run {run.id} is {left.status} and goes on: {look_at(run.id)}"
+        return Outcome(as_document(left), status=INTERRUPTED, problem=problem)
+    return Outcome(as_document(ended), [f"run {run.id} ({run.kind}) has succeeded; `rankloop runs show {run.id}`"])
+
+
+def look_at(run_id: str) -> str:
+    """How to see a run, and how to stop it."""
+    return f"`rankloop runs show {run_id}` shows it, `rankloop runs cancel {run_id}` stops it"
+
+
+class _Helper:
+    """Starts a worker when a run is nobody's: queued for a while, or held by a worker whose lease has run out."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._nobodys_since: float | None = None
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    def look(self, run: Run) -> None:
+        """Raises WorkFailed if our worker ended and the run is still queued."""
+        if self._worker is not None and self._worker.poll() is not None:
+            status, self._worker = self._worker.returncode, None
+            if _now(self._context, run.id).status is RunStatus.QUEUED:
+                raise WorkFailed(
+                    f"the worker for run {run.id} ended with status {status} before it took the run; "
+                    "start one with `rankloop worker` and see what it says"
+                )
+        if run.status.is_final or self._worker is not None or self._is_somebody_at_work():
+            self._nobodys_since = None
+            return
+        self._nobodys_since = self._nobodys_since or time.monotonic()
+        if time.monotonic() - self._nobodys_since >= PATIENCE_S:
+            self._context.warn(f"no worker has taken run {run.id}; starting one")
+            self._worker = start_worker(self._context.home, self._context.store_url, once=True, quiet=True)
+
+    def part(self) -> None:
+        """Let our worker end if it has nothing else to do."""
+        if self._worker is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._worker.wait(2.0)
+
+    def _is_somebody_at_work(self) -> bool:
+        """Whether a worker is doing this or another run; it will come to ours."""
+        with self._context.store.read() as tx:
+            now = tx.now()
+            running = list_runs(tx, status=RunStatus.RUNNING)
+        return any(run.lease_until is not None and run.lease_until > now for run in running)
+
+
+def _now(context: Context, run_id: str) -> Run:
+    with context.store.read() as tx:
+        return get_run(tx, run_id)
