@@ -52,7 +52,8 @@ def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
 def work(arguments: argparse.Namespace, context: Context) -> Outcome:
     from training.supervisor import Worker
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("training").setLevel(logging.INFO)
     worker = Worker(context.store, context.home)
     before = {number: signal.signal(number, worker.stop) for number in (signal.SIGINT, signal.SIGTERM)}
     if sys.stdin.isatty():

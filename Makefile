@@ -1,0 +1,50 @@
+# `make run` starts rankloop and `make test` checks it; both work on a fresh clone, given Python 3.11, 3.12 or 3.13.
+#
+#   make run ARGS="--port 9000"    the words after `rankloop serve`
+#   make run PYTHON=python3.12     the Python that .venv is made with
+#   make run TORCH_INDEX=URL       an index to look for PyTorch in, besides the usual one. On Linux without a GPU, name
+#                                  PyTorch's own index of CPU builds: they are a tenth of the size of the CUDA builds
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
+       $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+QUICK := not slow and not postgres and not demo_model
+
+.PHONY: run install model test check static
+
+run: install
+	$(BIN)/rankloop serve $(ARGS)
+
+install: .venv/installed
+
+model: install
+	$(BIN)/python -m training.demo_model
+
+test: static
+	$(BIN)/python -m pytest
+
+check: static
+	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property
+
+static: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "$(PYTHON) is missing, or is not Python 3.11 to 3.13; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+.venv/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[dev]"
+	@touch .venv/installed $@
