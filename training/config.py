@@ -71,6 +71,9 @@ class TrainConfig(MachineConfig):
     adapter: str = option("lora", "train low-rank adapters, or every weight", choices=("lora", "full"))
     lora_rank: int = option(16, "rank of the adapters", min=1, max=512, group=OPTIMISER)
     lora_alpha: int = option(32, "scale of the adapters is alpha / rank", min=1, max=1024, group=OPTIMISER)
+    learning_rate: float | None = option(
+        None, "peak; none: the usual one for this kind, with adapters or without", min=0.0, group=OPTIMISER
+    )
     max_grad_norm: float = option(1.0, "gradients are clipped to this norm", min=1e-6, group=OPTIMISER)
     checkpoint_every: int = option(25, "steps between checkpoints", unit="steps", min=1, group=MACHINE)
 
@@ -82,7 +85,6 @@ class RewardConfig(TrainConfig):
     epochs: int = option(1, "passes over the rankings; more than one overfits", min=1, max=100, group=OPTIMISER)
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
     micro_batch_prompts: int = option(4, "rankings per forward pass", unit="rankings", min=1, group=MACHINE)
-    learning_rate: float = option(1e-4, "peak; cosine down to a tenth (full training: 9e-6)", min=0.0, group=OPTIMISER)
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
     weight_decay: float = option(0.0, "decay of the weights", min=0.0, group=OPTIMISER)
     max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
@@ -111,9 +113,9 @@ class PPOConfig(TrainConfig, GenerationConfig):
     ppo_epochs: int = option(2, "passes over a rollout", min=1, max=20, group=OPTIMISER)
     minibatches: int = option(1, "steps per pass", min=1, max=1024, group=OPTIMISER)
     micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
-    learning_rate: float = option(1e-5, "of the policy (LoRA 1e-5 to 3e-4, full 1e-6 to 3e-6)", min=0.0,
-                                  group=OPTIMISER)  # fmt: skip
-    critic_learning_rate: float = option(9e-6, "of the critic", min=0.0, group=OPTIMISER)
+    critic_learning_rate: float | None = option(
+        None, "of the critic; none: the usual one, with adapters or without", min=0.0, group=OPTIMISER
+    )
     critic_warmup: int = option(0, "iterations that train the critic alone", min=0, group=OPTIMISER)
     kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
     kl_target: float | None = option(None, "adapt kl_coef towards this KL", unit="nats per response", min=0.0,
@@ -177,14 +179,11 @@ class FinetuneConfig(TrainConfig):
 class SFTConfig(FinetuneConfig):
     """Fine-tune on the best-ranked response of each ranking, with TRL's SFTTrainer."""
 
-    learning_rate: float = option(2e-4, "peak (full training: 2e-5)", min=0.0, group=OPTIMISER)
-
 
 @dataclass(frozen=True, kw_only=True)
 class DPOConfig(FinetuneConfig):
     """Direct preference optimisation on the snapshot's pairs, with TRL's DPOTrainer (Rafailov et al. 2023)."""
 
-    learning_rate: float = option(5e-5, "peak (full training: 1e-6)", min=0.0, group=OPTIMISER)
     beta: float = option(0.1, "weight of the implicit KL", min=0.0, group=ALGORITHM)
 
 
@@ -202,9 +201,34 @@ class CompareConfig(GenerationConfig):
 
     model_a: str = option(DEMO_MODEL, "the first model")
     model_b: str = option("", "the second model, such as run:ID of a PPO run")
+    k: int = option(1, "responses of each model to each prompt", min=1, max=12, group=SAMPLING)
     prompt: str = option("", "the prompt; empty: prompts of the project's held-out side")
     limit: int = option(8, "at most so many held-out prompts", min=1, max=1000)
     max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
+
+
+# Peak learning rates: with adapters, and for every weight. Sources: docs/design.md, "Defaults".
+LEARNING_RATES: dict[type, tuple[float, float]] = {
+    RewardConfig: (1e-4, 9e-6),
+    PPOConfig: (1e-4, 1e-6),
+    SFTConfig: (2e-4, 2e-5),
+    DPOConfig: (5e-5, 1e-6),
+}
+CRITIC_LEARNING_RATES = (1e-4, 9e-6)
+
+
+def peak_learning_rate(config: TrainConfig) -> float:
+    """The learning rate that was asked for, or the usual one for this kind of run."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    return LEARNING_RATES[type(config)][config.adapter == "full"]
+
+
+def critic_learning_rate(config: PPOConfig) -> float:
+    """The critic's learning rate that was asked for, or the usual one."""
+    if config.critic_learning_rate is not None:
+        return config.critic_learning_rate
+    return CRITIC_LEARNING_RATES[config.adapter == "full"]
 
 
 CONFIGS: dict[RunKind, type] = {

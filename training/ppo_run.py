@@ -17,7 +17,7 @@ from data.records import Messages, Split
 from data.snapshots import read_groups
 from training.build_roles import build_roles
 from training.checkpoint import newest_checkpoint, unpack_optimizer, unpack_random_state
-from training.config import PPOConfig
+from training.config import PPOConfig, critic_learning_rate, peak_learning_rate
 from training.encoding import Encoder
 from training.models import (
     MODEL_FOLDER,
@@ -86,8 +86,8 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
     """Optimizers for what is trained, the scale of the scores, and best-ranked responses where PPO-ptx wants them."""
     info = read_reward_info(reporter.home.run_folder(reporter.run.reward_run_id or ""))
     options: dict[str, Any] = {"betas": ADAM_BETAS, "eps": ADAM_EPS, "weight_decay": 0.0}
-    policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=config.learning_rate, **options)
-    critic = torch.optim.AdamW(list(roles.critic_parameters.values()), lr=config.critic_learning_rate, **options)
+    policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=peak_learning_rate(config), **options)
+    critic = torch.optim.AdamW(list(roles.critic_parameters.values()), lr=critic_learning_rate(config), **options)
     learner = Learner(roles, policy, critic, kl_coef=config.kl_coef)
     if config.scale_scores:
         if info.std <= 0:

@@ -19,7 +19,7 @@ from torch import Tensor
 from trl import RewardConfig as TRLRewardConfig
 from trl import RewardTrainer
 
-from training.config import RewardConfig
+from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
 from training.encoding import Encoder
 from training.hf import EveryStep, ReportingTrainer, common_arguments, merged, with_adapter
@@ -187,7 +187,7 @@ def _make_trainer(
         num_train_epochs=config.epochs,
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=config.batch_prompts // micro,
-        learning_rate=config.learning_rate,
+        learning_rate=peak_learning_rate(config),
         weight_decay=config.weight_decay,
         warmup_steps=config.warmup_share,
         lr_scheduler_type="cosine_with_min_lr",

@@ -1,0 +1,81 @@
+"""The comparison run: two models answer the same prompts; a reward model, where one is named, scores both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data.errors import InvalidInput
+from data.prompts import list_prompts
+from data.records import Messages, Prompt, Split
+from data.text import messages_fingerprint
+from training.config import CompareConfig
+from training.models import Machine, find_model, set_up_machine, versions
+from training.reporter import Reporter
+from training.sampling import Sampler
+from training.scorer import Scorer
+
+
+def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
+    """Sample both models with the same random numbers, score them, and show the texts side by side."""
+    machine = set_up_machine(config)
+    reporter.versions(versions(machine))
+    prompts = wanted_prompts(config, reporter)
+    scorer = Scorer(reporter.home, reporter.run.reward_run_id, machine) if reporter.run.reward_run_id else None
+    sides = {"a": config.model_a, "b": config.model_b}
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for number, (side, name) in enumerate(sides.items(), start=1):
+        rows[side] = answers(config, reporter, machine, side, name, prompts, scorer)
+        reporter.step(number, len(sides), samples=[row for found in rows.values() for row in found])
+    result: dict[str, Any] = {"prompts": len(rows["a"]), **{f"model_{side}": name for side, name in sides.items()}}
+    if scorer is not None:
+        for side, found in rows.items():
+            result[f"score_{side}"] = sum(row["score"] for row in found) / max(1, len(found))
+    return result
+
+
+def wanted_prompts(config: CompareConfig, reporter: Reporter) -> list[Prompt]:
+    """The prompt that was typed, or the project's held-out prompts, or else any. Raises InvalidInput without one."""
+    if config.prompt.strip():
+        messages: Messages = ({"role": "user", "content": config.prompt},)
+        return [Prompt("typed", "", messages, None, messages_fingerprint(messages), {}, 0.0)]
+    with reporter.store.read() as tx:
+        project_id = reporter.run.project_id or ""
+        found = list_prompts(tx, project_id, split=Split.EVAL, limit=config.limit)
+        found = found or list_prompts(tx, project_id, limit=config.limit)
+    if not found:
+        raise InvalidInput("the project has no prompts; type one, or import some")
+    return found
+
+
+def answers(
+    config: CompareConfig,
+    reporter: Reporter,
+    machine: Machine,
+    side: str,
+    name: str,
+    prompts: list[Prompt],
+    scorer: Scorer | None,
+) -> list[dict[str, Any]]:
+    """One model's answers, as rows to show. The prompts that do not fit are counted in an event."""
+    sampler = Sampler(config, find_model(name, reporter.home, reporter), machine, reporter)
+    usable = []
+    for prompt in prompts:
+        ids, reason = sampler.encode(prompt)
+        if ids is None:
+            reporter.event("prompt_skipped", prompt_id=prompt.id, side=side, reason=reason)
+        else:
+            usable.append((prompt, ids))
+    rows = []
+    for start in range(0, len(usable), config.batch_size):
+        reporter.raise_if_stopping()
+        lot = usable[start : start + config.batch_size]
+        keys = [f"{prompt.fingerprint}:{place}" for prompt, _ in lot for place in range(config.k)]
+        drawn = sampler.draw([ids for _, ids in lot], keys, config.k)
+        texts = [sampler.encoder.decode(each.ids) for each in drawn]
+        owners = [prompt for prompt, _ in lot for _ in range(config.k)]
+        pairs = [(prompt.messages, text) for prompt, text in zip(owners, texts, strict=True)]
+        scores = scorer.score(pairs).tolist() if scorer is not None else [None] * len(pairs)
+        for prompt, each, text, score in zip(owners, drawn, texts, scores, strict=True):
+            row = {"prompt": prompt.messages[-1]["content"], "side": side, "model": name, "response": text}
+            rows.append(row | {"score": score, "n_tokens": len(each.ids), "ended": each.has_ended})
+    return rows
