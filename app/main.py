@@ -15,8 +15,8 @@ if str(_APP.parent) not in sys.path:
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from app.context import PROJECT_KEY, current_project, person, store
-from app.widgets.account import account
+from app.context import PROJECT_KEY, current_project, find_person, store
+from app.widgets.account import account, signed_out
 from app.widgets.problems import show_problem
 from data.errors import ProjectError
 from data.projects import list_projects
@@ -68,7 +68,10 @@ def _choose_project() -> None:
 
 def _render() -> None:
     st.set_page_config(page_title="rankloop", page_icon=str(_APP / "static" / "icon.png"), layout="wide")
-    who = person()
+    who = find_person()
+    if who is None:
+        signed_out()
+        return
     page = st.navigation(_pages(who))
     with st.sidebar:
         _choose_project()

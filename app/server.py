@@ -63,17 +63,22 @@ def serve(
         port = listener.getsockname()[1]  # port 0 lets the system choose
         os.environ |= {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
         bootstrap.load_config_options(streamlit_options(host, port))
-        cookie = cookie_name(port)
-        app = st.App(
-            MAIN,
-            routes=[*Accounts(store, cookie).routes(), *Downloads(store, home).routes()],
-            middleware=[Middleware(Gate, store=store, cookie=cookie)],
-            on_script_error=show_unexpected,
-            lifespan=partial(_announced, store=store, address=_address(host, port), announce=announce),
-        )
+        lifespan = partial(_announced, store=store, address=_address(host, port), announce=announce)
+        app = web_app(store, home, cookie_name(port), lifespan)
         start = partial(start_worker, home, store_url) if with_worker else None
         with _interruptible(), Caretaker(store, start, announce):
             uvicorn.Server(uvicorn_config(app)).run(sockets=[listener])
+
+
+def web_app(store: Store, home: Home, cookie: str, lifespan: Any = None) -> st.App:
+    """Streamlit with our routes, all of it behind the gate."""
+    return st.App(
+        MAIN,
+        routes=[*Accounts(store, cookie).routes(), *Downloads(store, home).routes()],
+        middleware=[Middleware(Gate, store=store, cookie=cookie)],
+        on_script_error=show_unexpected,
+        lifespan=lifespan,
+    )
 
 
 def streamlit_options(host: str, port: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ const WIRED = new WeakSet();
 
 export default function account({ data, parentElement }) {
   const form = parentElement.querySelector("form");
+  if (!form) return; // signed out: there is only a link
   parentElement.querySelector(".who").textContent = `${data.name} · ${data.role}`;
   form.dataset.person = data.person;
   if (WIRED.has(form)) return;

@@ -1,4 +1,7 @@
-"""Who is signed in, and the way out: a form of our own, since a Streamlit button can't end a browser's session."""
+"""Who is signed in, the way out and the way back in.
+
+A form and a link of our own: a Streamlit button can't end a browser's session, and its links open a new tab.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,19 @@ _mount = register(
     css="account.css",
     html='<form method="post" action="/signout"><span class="who"></span><button>Sign out</button></form>',
 )
+_mount_way_in = register(
+    "signed_out",
+    js="account.js",
+    css="account.css",
+    html='<div class="way-in"><p>You are signed out. What you have ranked is safe.</p><a href="/signin">Sign in</a></div>',
+)
 
 
 def account(who: Person) -> None:
     """Draw the signed-in person's name and role with the sign-out button."""
     _mount(key="account", data={"person": who.id, "name": who.name, "role": who.role.value})
+
+
+def signed_out() -> None:
+    """Draw the way back in, for a page that was open when its session ended."""
+    _mount_way_in(key="signed_out")
