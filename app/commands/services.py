@@ -56,14 +56,16 @@ def work(arguments: argparse.Namespace, context: Context) -> Outcome:
     logging.getLogger("training").setLevel(logging.INFO)
     worker = Worker(context.store, context.home)
     before = {number: signal.signal(number, worker.stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    if sys.stdin.isatty():
+    is_watched = sys.stdin is not None and sys.stdin.isatty()  # not when `serve` or `--wait` started it
+    if is_watched:
         context.warn(f"working for {context.home.root}; Ctrl-C ends it")
     try:
         done = worker.run(once=arguments.once)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    context.warn(f"{done} {'run' if done == 1 else 'runs'} done")
+    if is_watched:
+        context.warn(f"{done} {'run' if done == 1 else 'runs'} done")
     return Outcome({"runs_done": done})
 
 
