@@ -6,6 +6,8 @@
 import uPlot from "./uPlot.esm.js";
 
 const HEIGHT = 180;
+const ON_LIGHT = ["#3b5bdb", "#d9480f", "#2b8a3e", "#9c36b5", "#0b7285", "#a61e4d"];
+const ON_DARK = ["#91a7ff", "#ffa94d", "#69db7c", "#e599f7", "#66d9e8", "#faa2c1"];
 const views = new WeakMap();
 let isSmooth = false; // one choice for all runs, as long as the page is open
 
@@ -124,14 +126,15 @@ function newCard(grid, chart) {
   const box = element("section", "card");
   const body = element("div", "plot");
   body.setAttribute("role", "img");
-  const card = { body, legend: element("div", "legend") };
+  const css = (name, other) => getComputedStyle(body).getPropertyValue(name).trim() || other;
+  const card = { body, css, legend: element("div", "legend") };
   box.append(element("h4", "", chart.title), element("p", "note", chart.note), body, card.legend);
   grid.append(box);
   return card;
 }
 
 function newPlot(card, view) {
-  const css = (name, other) => getComputedStyle(card.body).getPropertyValue(name).trim() || other;
+  const { css } = card;
   const axis = {
     stroke: () => css("--st-text-color", "#555"),
     font: "11px system-ui, sans-serif",
@@ -185,7 +188,7 @@ function legend(card, place) {
     let found = at;
     while (found >= 0 && y[found] === undefined) found--;
     const mark = element("i");
-    mark.style.background = colour((name, other) => getComputedStyle(card.body).getPropertyValue(name) || other, number);
+    mark.style.background = colour(card.css, number);
     const part = element("span");
     part.append(mark, `${label} `, element("b", "", found < 0 ? "-" : short(y[found])));
     return part;
@@ -217,9 +220,16 @@ function smoothed(values) {
   });
 }
 
+// Hues that can be told apart on either ground; whether it is dark is told by the colour of the text on it.
 function colour(css, place) {
-  const all = css("--st-chart-categorical-colors", "").split(/,(?![^(]*\))/).map((each) => each.trim()).filter(Boolean);
-  return all.length ? all[place % all.length] : ["#3b5bdb", "#e8590c", "#2f9e44", "#9c36b5"][place % 4];
+  const colours = isLight(css("--st-text-color", "#000")) ? ON_DARK : ON_LIGHT;
+  return colours[place % colours.length];
+}
+
+function isLight(text) {
+  const hex = text.match(/^#(..)(..)(..)/);
+  const [red, green, blue] = hex ? hex.slice(1).map((part) => parseInt(part, 16)) : (text.match(/[\d.]+/g) ?? []).map(Number);
+  return 0.3 * red + 0.6 * green + 0.1 * blue > 128;
 }
 
 function short(value) {

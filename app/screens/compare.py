@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.config_form import config_form
-from app.widgets.models import model_suggestions, reward_run_labels
+from app.widgets.models import model_name, model_suggestions, reward_run_labels
 from app.widgets.page import (
     ShownErrors,
     from_address,
@@ -26,6 +26,7 @@ from data.fields import from_dict
 from data.metrics import samples_of
 from data.records import Project, Role, Run, RunKind
 from data.runs import list_runs
+from data.store import Tx
 from training.config import DEMO_MODEL, CompareConfig
 from training.launch import queue_run
 
@@ -43,13 +44,12 @@ def render() -> None:
         return
     with store().read() as tx:
         runs = list_runs(tx, project_id=project.id, kinds=(RunKind.COMPARE,), limit=20)
-        now = tx.now()
+        labels = {run.id: _run_label(tx, run) for run in runs}
     with st.expander("New comparison", expanded=not runs, icon=":material/compare:", key=f"{KEY}.new"):
         _form(project, who.id)
     if not runs:
         return
     from_address(f"{KEY}.run", "run", [run.id for run in runs])
-    labels = {run.id: _run_label(run, now) for run in runs}
     chosen = st.selectbox("Comparison", list(labels), format_func=labels.__getitem__, key=f"{KEY}.run")
     run = next(each for each in runs if each.id == chosen)
     run_status(run.id, f"{KEY}.status")
@@ -122,14 +122,15 @@ def _newest_trained(models: dict[str, str]) -> str:
     return next((value for value in models if value.startswith("run:")), DEMO_MODEL)
 
 
-def _run_label(run: Run, now: float) -> str:
-    a, b = (str(run.config.get(f"model_{side}")) for side in SIDES)
-    return f"{short_id(run.id)}: {a} and {b}, {run.status}, {ago(now - run.created_at)}"
+def _run_label(tx: Tx, run: Run) -> str:
+    a, b = (model_name(tx, str(run.config.get(f"model_{side}"))) for side in SIDES)
+    return f"{short_id(run.id)}: {a} and {b}, {run.status}, {ago(tx.now() - run.created_at)}"
 
 
 def _results(run: Run) -> None:
     with store().read() as tx:
         samples = [body for _, body in samples_of(tx, run.id)]
+        names = {side: model_name(tx, str(run.config.get(f"model_{side}", ""))) for side in SIDES}
     pairs = pair_up(samples)
     if not pairs:
         if run.status.is_final:
@@ -141,28 +142,26 @@ def _results(run: Run) -> None:
             st.caption("Prompt")
             st.text(prompt)
             for column, side in zip(st.columns(2), SIDES, strict=True):
-                with column:
-                    _side(run, side, sides.get(side), is_best=side == better_side(sides))
+                with column.container(border=True, height="stretch"):
+                    _side(f"{side.upper()}: {names[side]}", sides.get(side), is_best=side == better_side(sides))
     if st.button("Open the run", icon=":material/monitoring:", key=f"{KEY}.to_run"):
         go_to("runs", run=run.id)
 
 
-def _side(run: Run, side: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{side.upper()}**")
-        st.caption(plain(str(run.config.get(f"model_{side}", ""))))
-        score = (sample or {}).get("score")
-        if score is not None:
-            st.badge(f"score {number(score)}", color="green" if is_best else "gray")
-            if is_best:
-                st.caption("higher")
+def _side(title: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:
+    st.caption(plain(title))
     if sample is None:
         st.caption("Not sampled yet.")
         return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        score = sample.get("score")
+        if score is not None:
+            icon = ":material/arrow_upward:" if is_best else None
+            st.badge(f"score {number(score)}", icon=icon, color="green" if is_best else "gray")
+        facts = [f"{number(sample['n_tokens'])} tokens"] if "n_tokens" in sample else []
+        facts += ["ended by itself" if sample["ended"] else "cut at the limit"] if "ended" in sample else []
+        st.caption(", ".join(facts))
     st.text(str(sample.get("response", "")))
-    facts = [f"{number(sample['n_tokens'])} tokens"] if "n_tokens" in sample else []
-    facts += ["ended by itself" if sample["ended"] else "cut at the limit"] if "ended" in sample else []
-    st.caption(" · ".join(facts))
 
 
 def _summary(pairs: list[tuple[str, Pair]]) -> None:

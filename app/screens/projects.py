@@ -38,13 +38,14 @@ def render() -> None:
     if head.button("New project", icon=":material/add:", type="primary", key="projects.open_new"):
         _new_project()
     chosen = current_project()
-    with st.grid(3, min_column_width=300, key="projects.cards"):
+    projects.sort(key=lambda each: chosen is None or each[0].id != chosen.id)  # the current one first
+    with st.grid(2, min_column_width=300, key="projects.cards"):
         for project, counts in projects:
             _card(project, counts, is_current=chosen is not None and chosen.id == project.id)
 
 
 def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None:
-    with st.container(border=True, key=f"projects.card.{project.id}"):
+    with st.container(border=True, height="stretch", key=f"projects.card.{project.id}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(plain(project.name), anchor=False)
             if is_current:
@@ -92,7 +93,7 @@ def _choose(project_id: str) -> None:
     st.session_state[PROJECT_KEY] = project_id
 
 
-@st.dialog("New project", width="large", icon=":material/add:")
+@st.dialog("New project", width="medium", icon=":material/add:")
 def _new_project() -> None:
     project_form()
 
@@ -139,7 +140,7 @@ def project_form() -> None:
         st.rerun()
 
 
-@st.dialog("Guidelines", width="large", icon=":material/edit_note:")
+@st.dialog("Guidelines", width="medium", icon=":material/edit_note:")
 def _edit_guidelines(project_id: str) -> None:
     guidelines_form(project_id)
 

@@ -35,7 +35,7 @@ from training.launch import queue_run
 
 TAB = "prompts.tab"
 BROWSE, IMPORT, SAMPLE = "Browse", "Import", "Sample responses"
-PAGE_SIZE = 25
+PAGE_SIZE = 12
 FORM = "prompts.sample"
 
 
@@ -82,7 +82,7 @@ def _browse(project: Project, counts: dict[str, int]) -> None:
     with slot:
         chosen = _table(project, filters, page)
     if chosen is not None:
-        _details(chosen)
+        _details(project, chosen)
 
 
 def _filters() -> dict[str, Any]:
@@ -113,7 +113,8 @@ def _table(project: Project, filters: dict[str, Any], page: int) -> str | None:
         pd.DataFrame(rows, columns=["prompt", "turns", "side", "responses", "tasks"]),
         hide_index=True,
         on_select="rerun",
-        selection_mode="single-row",
+        selection_mode=("single-row", "single-cell"),
+        height="content",
         key=f"prompts.table.{project.id}.{page}.{filters}",
         column_config={
             "prompt": st.column_config.TextColumn("Prompt", width="large"),
@@ -126,17 +127,19 @@ def _table(project: Project, filters: dict[str, Any], page: int) -> str | None:
         },
         alt="Prompts of the project",
     )
-    chosen = event["selection"]["rows"]
+    chosen = [*event["selection"]["rows"], *(row for row, _ in event["selection"]["cells"])]
     if chosen and chosen[0] < len(prompts):
         st.query_params["prompt"] = prompts[chosen[0]].id
     return st.query_params.get("prompt")
 
 
-def _details(prompt_id: str) -> None:
+def _details(project: Project, prompt_id: str) -> None:
     """One prompt with all its responses. Texts are shown as they are, never as Markdown."""
     with ShownErrors():
         with store().read() as tx:
             prompt = get_prompt(tx, prompt_id)
+            if prompt.project_id != project.id:  # the address still names a prompt of the project before
+                return
             tasks = tasks_of_prompt(tx, prompt.id)
             responses = responses_of_prompt(tx, prompt.id)
         st.subheader("Prompt", anchor=False)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.context import home, require, store
+from app.context import current_project, home, require, store
 from app.widgets.metric_chart import live_curves
-from app.widgets.page import ShownErrors, empty_state, go_to, link, need_project, page_head, times
+from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
+from app.widgets.problems import plain
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.words import KIND_WORDS, run_name, short_id
+from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs import get_run, list_runs
 
@@ -52,23 +54,23 @@ def _table(project: Project) -> None:
         runs_frame(runs),
         hide_index=True,
         on_select="rerun",
-        selection_mode="single-row",
+        selection_mode=("single-row", "single-cell"),
         key=f"{KEY}.table.{project.id}",
         column_config={
             "run": "Run",
             "kind": "Kind",
             "status": st.column_config.MultiselectColumn("Status", options=list(BADGES), color=COLOURS),
-            "progress": st.column_config.ProgressColumn("Progress", min_value=0, max_value=1, format="percent"),
+            "progress": st.column_config.ProgressColumn("Progress", min_value=0, max_value=100, format="%.0f%%"),
             "step": "Step",
             "started": st.column_config.DatetimeColumn("Queued", format="distance"),
             "learns from": "Learns from",
-            "problem": st.column_config.TextColumn("Problem", width="medium"),
         },
         alt="Runs of the project, the newest first",
     )
-    st.caption("Tick a run to open it.")
-    if rows := event["selection"]["rows"]:
-        st.query_params["run"] = runs[rows[0]].id
+    st.caption("Click a run to open it.")
+    chosen = [*event["selection"]["rows"], *(row for row, _ in event["selection"]["cells"])]
+    if chosen and chosen[0] < len(runs):
+        st.query_params["run"] = runs[chosen[0]].id
         st.rerun()
 
 
@@ -79,11 +81,10 @@ def runs_frame(runs: list[Run]) -> pd.DataFrame:
             "run": [short_id(run.id) for run in runs],
             "kind": [KIND_WORDS[run.kind] for run in runs],
             "status": [[run.status.value] for run in runs],
-            "progress": [_share(run) for run in runs],
+            "progress": [100 * _share(run) for run in runs],
             "step": [f"{run.step:,} of {run.total_steps:,}" if run.total_steps else f"{run.step:,}" for run in runs],
             "started": times([run.created_at for run in runs]),
             "learns from": [_source(run) for run in runs],
-            "problem": [run.error_message or "" for run in runs],
         }
     )
 
@@ -107,6 +108,7 @@ def _one(run_id: str) -> None:
     head = page_head(run_name(run))
     with head:
         _next_steps(run)
+    _say_if_elsewhere(run)
     _lineage(run)
     run_status(run.id, f"{KEY}.status")
     show_notes(run.id)
@@ -129,6 +131,14 @@ def _tabs(run: Run) -> None:
             show_config(run)
         else:
             show_log(run.id, is_active=is_active)
+
+
+def _say_if_elsewhere(run: Run) -> None:
+    chosen = current_project()
+    if run.project_id is not None and chosen is not None and chosen.id != run.project_id:
+        with store().read() as tx:
+            name = get_project(tx, run.project_id).name
+        st.caption(f"Of another project: {plain(name)}")
 
 
 def _close() -> None:
@@ -161,13 +171,19 @@ def _lineage(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.snapshot_id:
             name = f"Snapshot {short_id(run.snapshot_id)}"
-            link("snapshots", name, icon=":material/inventory_2:", snapshot=run.snapshot_id)
+            _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
         for each in start:
-            link("runs", f"Starts from {run_name(each)}", icon=":material/history:", run=each.id)
+            _leads_to("runs", "run", each.id, f"Starts from {run_name(each)}", ":material/history:")
         if run.reward_run_id:
-            link("runs", f"Reward model {short_id(run.reward_run_id)}", icon=":material/trophy:", run=run.reward_run_id)
+            name = f"Reward model {short_id(run.reward_run_id)}"
+            _leads_to("runs", "run", run.reward_run_id, name, ":material/trophy:")
         for each in made[:6]:
-            link("runs", f"Used by {run_name(each)}", icon=":material/arrow_forward:", run=each.id)
+            _leads_to("runs", "run", each.id, f"Used by {run_name(each)}", ":material/arrow_forward:")
+
+
+def _leads_to(screen: str, param: str, wanted_id: str, label: str, icon: str) -> None:
+    if st.button(label, icon=icon, type="tertiary", key=f"{KEY}.to.{param}.{wanted_id}"):
+        go_to(screen, **{param: wanted_id})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from app.widgets.page import (
     times,
 )
 from app.widgets.problems import plain
-from app.widgets.words import count, field_label, number, short_id
+from app.widgets.run_details import facts_table
+from app.widgets.words import count, field_label, flatten, number, short_id
 from data.fields import from_dict
 from data.projects import project_counts
 from data.records import Project, Role, Snapshot
@@ -33,10 +34,10 @@ from labeling.snapshots import Plan, SnapshotConfig, freeze_snapshot, plan_snaps
 KEY = "snapshots"
 MAIN_COUNTS = ("rankings_used", "pairs", "prompts", "annotators", "ties", "prompts_eval", "pairs_eval", "rankings_late")
 LEFT_OUT_WORDS = {
-    "skipped": "Skipped by the annotator",
-    "all_tied": "All responses tied: there is no pair in it",
-    "extra": "Came after the task had all its annotators",
-    "replaced_by_an_edit": "Replaced by a later edit",
+    "skipped": "skipped by the annotator",
+    "all_tied": "with all responses tied, so without a pair",
+    "extra": "that came after the task had all its annotators",
+    "replaced_by_an_edit": "replaced by a later edit",
 }
 
 
@@ -105,18 +106,29 @@ def _plan(project: Project, counts: dict[str, int], person_id: str) -> None:
 
 def show_counts(counts: dict[str, Any]) -> None:
     """Everything that is kept, and everything that is left out with its reason."""
-    with st.grid("auto", min_column_width=130):
+    with st.grid(4, min_column_width=150):
         for name in MAIN_COUNTS:
             st.metric(field_label(name.replace("_eval", "_held_out")), number(counts.get(name, 0)), border=True)
-    left_out = counts.get("left_out", {})
-    if sum(left_out.values()):
-        parts = [f"{LEFT_OUT_WORDS.get(name, field_label(name))}: {each:,}" for name, each in left_out.items() if each]
-        st.warning("Left out. " + ". ".join(parts) + ".", icon=":material/filter_alt:")
+    st.caption(sizes_words(counts))
+    words = left_out_words(counts)
+    if words:
+        st.warning(words, icon=":material/filter_alt:")
     else:
-        st.caption("Nothing is left out.")
+        st.caption("No ranking is left out.")
+
+
+def left_out_words(counts: dict[str, Any]) -> str:
+    """The rankings that a snapshot leaves out, by reason; empty if there are none."""
+    left_out = counts.get("left_out", {})
+    names = [name for name in (*LEFT_OUT_WORDS, *left_out) if left_out.get(name)]
+    parts = [f"{left_out[name]:,} {LEFT_OUT_WORDS.get(name, name.replace('_', ' '))}" for name in dict.fromkeys(names)]
+    return f"Rankings left out: {'; '.join(parts)}." if parts else ""
+
+
+def sizes_words(counts: dict[str, Any]) -> str:
+    """How many responses the rankings are of."""
     sizes = counts.get("responses_per_ranking", {})
-    if sizes:
-        st.caption("; ".join(f"{count(number, 'ranking')} of {k} responses" for k, number in sizes.items()))
+    return "; ".join(f"{count(how_many, 'ranking')} of {k} responses" for k, how_many in sizes.items())
 
 
 def _examples(plan: Plan) -> None:
@@ -170,16 +182,16 @@ def _table(snapshots: list[Snapshot]) -> Snapshot:
 
 def _details(snapshot: Snapshot, label: str) -> None:
     st.subheader(f"Snapshot {label}", anchor=False)
-    show_counts(snapshot.counts)
+    st.caption(f"{sizes_words(snapshot.counts)}. {left_out_words(snapshot.counts)}")
     with st.container(horizontal=True):
         if st.button("Train on it", icon=":material/model_training:", key=f"{KEY}.train.{snapshot.id}"):
             go_to("train", snapshot=snapshot.id)
         st.link_button(
             "Download files", f"/download/snapshot/{snapshot.id}/", icon=":material/download:", key=f"{KEY}.files"
         )
-    with st.expander("Settings and hash", key=f"{KEY}.facts"):
-        st.code(f"id            {snapshot.id}\ncontent hash  {snapshot.content_hash}", language=None)
-        st.json(snapshot.config)
+    with st.expander("All counts, settings and hash", key=f"{KEY}.facts"):
+        facts = {"id": snapshot.id, "content hash": snapshot.content_hash, **snapshot.config}
+        facts_table(facts | flatten(snapshot.counts), f"{KEY}.facts.{snapshot.id}")
     _export(snapshot)
 
 

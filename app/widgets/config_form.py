@@ -50,8 +50,9 @@ def grouped(config: type, first: Sequence[str], hidden: Collection[str]) -> list
 
 
 def label_of(info: FieldInfo) -> str:
-    """A field's label, with its unit."""
-    return f"{field_label(info.name)} ({info.unit})" if info.unit else field_label(info.name)
+    """A field's label, with its unit where the name does not say it."""
+    label = field_label(info.name)
+    return f"{label} ({info.unit})" if info.unit and info.unit not in label.lower() else label
 
 
 def help_of(info: FieldInfo) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from app.widgets.words import ago, flatten, number, run_name, short_id
+from data.errors import NotFound
 from data.records import Run, Snapshot
+from data.runs import get_run
 from data.store import Tx
 from data.tasks import models_of_project
 from training.config import DEMO_MODEL
@@ -18,6 +22,15 @@ def model_suggestions(tx: Tx, project_id: str) -> dict[str, str]:
     for model, n_responses in models_of_project(tx, project_id):
         found.setdefault(model, f"{model} ({n_responses:,} responses here)")
     return found
+
+
+def model_name(tx: Tx, value: str) -> str:
+    """How to call a model of a configuration: a run of ours by its kind, the rest as it is."""
+    if not value.startswith("run:"):
+        return value
+    with suppress(NotFound):
+        return run_name(get_run(tx, value.removeprefix("run:")))
+    return value
 
 
 def reward_run_labels(tx: Tx, project_id: str) -> dict[str, str]:

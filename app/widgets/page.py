@@ -43,11 +43,6 @@ def go_to(name: str, **params: str) -> None:
     st.switch_page(screen(name), query_params=params)
 
 
-def link(name: str, label: str, *, icon: str | None = None, **params: str) -> None:
-    """A link to another screen."""
-    st.page_link(screen(name), label=label, icon=icon, query_params=params)
-
-
 def empty_state(icon: str, title: str, text: str, key: str) -> Any:
     """A framed place that says what would be here; returns it, for the button that leads on."""
     box = st.container(border=True, horizontal_alignment="center", key=key)

@@ -22,10 +22,10 @@ from training.launch import run_log
 REFRESH_S = 5.0
 ROUTINE = {
     "queued", "started", "checkpoint", "resumed", "resumed_from_checkpoint", "cancel_requested",
-    "cancelled", "succeeded", "failed", "worker_lost",
+    "cancelled", "succeeded", "failed", "worker_lost", "not_finite",
 }  # fmt: skip
 TEXT_KEYS = ("prompt", "response")
-MAX_METRICS = 12
+MAX_METRICS = 8
 MAX_CASES = 3
 MAX_EVENTS = 1_000
 
@@ -35,7 +35,8 @@ def show_notes(run_id: str) -> None:
     with store().read() as tx:
         lines = note_lines(events_of(tx, run_id))
     if lines:
-        with st.expander(count(len(lines), "note"), icon=":material/info:", key=f"runs.notes.{run_id}"):
+        label = f"{count(len(lines), 'note')}: what the run chose, cut or left out"
+        with st.expander(label, icon=":material/info:", key=f"runs.notes.{run_id}"):
             for line in lines:
                 st.text(line)
 
@@ -59,13 +60,13 @@ def show_results(run: Run) -> None:
     facts = flatten(run.result)
     numbers = {name: value for name, value in facts.items() if isinstance(value, int | float)}
     if numbers:
-        with st.grid("auto", min_column_width=150):
+        with st.grid(4, min_column_width=150):
             for name, value in list(numbers.items())[:MAX_METRICS]:
                 st.metric(field_label(name.replace("/", " ").replace(".", " ")), number(value), border=True)
     rest = {name: value for name, value in facts.items() if name not in list(numbers)[:MAX_METRICS]}
     if rest:
         with st.expander("More results", key=f"runs.results.{run.id}"):
-            _facts_table(rest, f"runs.results.table.{run.id}")
+            facts_table(rest, f"runs.results.table.{run.id}")
 
 
 def show_samples(run_id: str, key: str, *, is_active: bool) -> None:
@@ -99,15 +100,20 @@ def _samples(run_id: str, key: str) -> None:
         frame,
         hide_index=True,
         on_select="rerun",
-        selection_mode="single-row",
+        selection_mode=("single-row", "single-cell"),
         key=f"{key}.table",
         column_config={
-            "prompt": st.column_config.TextColumn("Prompt", width="medium"),
-            "response": st.column_config.TextColumn("Response", width="large"),
+            "prompt": st.column_config.TextColumn("Prompt", width=170),
+            "response": st.column_config.TextColumn("Response", width=300),
+            "score": "Score",
+            "kl": "KL",
+            "n_tokens": "Tokens",
+            "ended": "Ended",
         },
         alt=f"Samples of step {step}",
     )
-    rows = [row for row in event["selection"]["rows"] if row < len(bodies)]
+    chosen_rows = [*event["selection"]["rows"], *(row for row, _ in event["selection"]["cells"])]
+    rows = [row for row in chosen_rows if row < len(bodies)]
     _one_sample(bodies[rows[0] if rows else 0])
 
 
@@ -196,6 +202,7 @@ def show_config(run: Run) -> None:
         pd.DataFrame(shown, columns=["field", "value", "default"]),
         hide_index=True,
         key=f"runs.config.table.{run.id}.{only}",
+        column_config={"field": "Field", "value": "Value", "default": "Default"},
         alt="Configuration of the run",
     )
     if words := command_line(run):
@@ -203,7 +210,7 @@ def show_config(run: Run) -> None:
         st.code(words, language=None, wrap_lines=True)
     facts = {"run": run.id, "attempt": run.attempt, "queued": _utc(run.created_at), **flatten(run.versions)}
     st.caption("Versions and machine")
-    _facts_table(facts, f"runs.versions.{run.id}")
+    facts_table(facts, f"runs.versions.{run.id}")
 
 
 def config_rows(run: Run) -> list[tuple[str, str, str, bool]]:
@@ -251,7 +258,8 @@ def _log(run_id: str) -> None:
     )
 
 
-def _facts_table(facts: dict[str, Any], key: str) -> None:
+def facts_table(facts: dict[str, Any], key: str) -> None:
+    """Names and values as a table."""
     table = pd.DataFrame([(name, number(value)) for name, value in facts.items()], columns=["name", "value"])
     st.dataframe(table, hide_index=True, key=key, column_config={"name": "Name", "value": "Value"}, alt="Facts")
 

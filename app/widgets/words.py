@@ -51,8 +51,11 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago: `just now`, `3 min ago`."""
-    return "just now" if seconds < 5 else f"{duration(seconds)} ago"
+    """How long ago, roughly: `just now`, `3 min ago`, `2 h ago`."""
+    if seconds < 60:
+        return "just now"
+    unit = 60 if seconds < 3600 else 3600 if seconds < 86_400 else 86_400
+    return f"{duration(seconds // unit * unit)} ago"
 
 
 def number(value: Any) -> str:
