@@ -5,11 +5,13 @@ Copying the file with `cp` loses what lies in the write-ahead log and may be mal
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
 
-from data.engine import Store, sqlite_module
+from data.disk import sync_file, sync_folder
+from data.engine import Store, copy_pages, sqlite_module
 from data.errors import StoreUnavailable
 
 
@@ -27,30 +29,34 @@ def backup(store: Store, target: Path) -> dict[str, object]:
 
 
 def copy_sqlite(source: Path, target: Path) -> dict[str, int]:
-    """Copy a SQLite file through SQLite's backup, check the copy, and move it into place; return its row counts."""
-    sqlite = sqlite_module()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Copy a SQLite file through SQLite's backup, check the copy, and move it into place; return its row counts.
+
+    Raises StoreUnavailable if the target can't be written, or if the copy fails SQLite's check.
+    """
     staged = target.with_name(f".{target.name}.{os.getpid()}")
-    staged.unlink(missing_ok=True)
     try:
-        origin, copy = sqlite.connect(source), sqlite.connect(staged)
-        try:
-            origin.backup(copy)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, no side files to lose
-            problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
-            names = [row[0] for row in copy.execute("select name from sqlite_master where type = 'table'")]
-            counts = {name: copy.execute(f'select count(*) from "{name}"').fetchone()[0] for name in names}
-        finally:
-            origin.close()
-            copy.close()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.unlink(missing_ok=True)
+        copy_pages(source, staged)
+        counts = _checked_counts(staged, source)
+        sync_file(staged)
+        staged.replace(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise StoreUnavailable(f"{target} can't be written ({error.strerror}); name another file") from error
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+    return counts
+
+
+def _checked_counts(copy: Path, source: Path) -> dict[str, int]:
+    with contextlib.closing(sqlite_module().connect(copy)) as connection:
+        problem = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if problem != "ok":
             raise StoreUnavailable(f"the copy of {source} fails SQLite's check ({problem}); the store is damaged")
-        with staged.open("rb+") as file:
-            os.fsync(file.fileno())
-        staged.replace(target)
-    finally:
-        staged.unlink(missing_ok=True)
-    return counts
+        names = [row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")]
+        return {name: connection.execute(f'select count(*) from "{name}"').fetchone()[0] for name in names}
 
 
 def problem_of_store(store: Store) -> str | None:

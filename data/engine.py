@@ -3,27 +3,32 @@
 SQLite: write-ahead log, `synchronous=FULL`, writes through an engine that begins with BEGIN IMMEDIATE and one lock per
 process, plain reads through another engine. Measured: a deferred transaction that reads and then writes gets "database
 is locked" under load, however long it waits; SQLite's own waiting is unfair, which the lock mends.
+
+PostgreSQL: writes are READ COMMITTED, so whoever writes by what it has read locks a row first (`Tx.lock_row`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from data.errors import Conflict, StoreUnavailable
+from data.errors import Conflict, InvalidInput, StoreUnavailable
 from data.ids import new_id
 
 BUSY_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_S = 10
 FIXED_SQLITE = (3, 51, 3)  # older ones can corrupt a write-ahead log when two connections checkpoint at once
 _PRAGMAS = (
     f"busy_timeout={BUSY_TIMEOUT_MS}",
@@ -60,19 +65,37 @@ class Tx:
 
     def stream(self, statement: sa.Executable, batch: int = 2000) -> Iterator[sa.Row[Any]]:
         """Yield rows without holding them all in memory."""
-        yield from self._connection.execution_options(yield_per=batch).execute(statement)
+        yield from self._connection.execute(statement, execution_options={"yield_per": batch})
 
-    def insert_ignoring(self, table: sa.Table, values: dict[str, Any] | list[dict[str, Any]]) -> int:
-        """Insert what breaks no rule of uniqueness; return how many rows went in."""
+    def insert_ignoring(
+        self, table: sa.Table, values: dict[str, Any] | list[dict[str, Any]], keys: Sequence[str] | None = None
+    ) -> int:
+        """Insert what is not there yet by its unique `keys` (by any rule of uniqueness, where none are named).
+
+        Returns how many rows went in.
+        """
         build = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
-        return self._connection.execute(build(table).on_conflict_do_nothing(), values).rowcount
+        return self._connection.execute(build(table).on_conflict_do_nothing(index_elements=keys), values).rowcount
 
-    def upsert(self, table: sa.Table, values: dict[str, Any], keys: list[str]) -> None:
-        """Insert a row, or update the one that has the same keys."""
+    def upsert(self, table: sa.Table, values: dict[str, Any], keys: list[str], newest_by: str | None = None) -> None:
+        """Insert a row, or update the one that has the same keys; with `newest_by`, only where that column grows."""
         build = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
         statement = build(table).values(values)
         changed = {name: statement.excluded[name] for name in values if name not in keys}
-        self._connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+        newer = None if newest_by is None else table.c[newest_by] < statement.excluded[newest_by]
+        self._connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed, where=newer))
+
+    def lock_row(self, table: sa.Table, row_id: str) -> None:
+        """Let nobody else past this line with the same row until this transaction ends. Holds on SQLite anyway."""
+        if self.dialect == "postgresql":
+            statement = sa.select(table.c.id).where(table.c.id == row_id)
+            self._connection.execute(statement.with_for_update(key_share=True))
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """What the block wrote is taken back if it raises; the rest of the transaction stays."""
+        with self._connection.begin_nested():
+            yield
 
     def now(self) -> float:
         """The time by the database's clock, so that clocks of workers don't matter (or by the test's clock)."""
@@ -96,20 +119,35 @@ class Store:
         self.url = url
         self.is_sqlite = url.startswith("sqlite")
         self._clock = clock
-        self._write_lock = threading.Lock() if self.is_sqlite else contextlib.nullcontext()
+        self._write_lock = threading.Lock()
         self.write_engine = _make_engine(url, begin="BEGIN IMMEDIATE")
-        self.read_engine = _make_engine(url, begin="BEGIN") if self.is_sqlite else self.write_engine
+        self.read_engine = _make_engine(url, begin="BEGIN", query_only=True) if self.is_sqlite else self.write_engine
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[Tx]:
         """A transaction that may write; it commits at the end of the block and rolls back on an exception."""
-        with self._write_lock, _as_store_errors(self.url), self.write_engine.begin() as connection:
+        with self._one_writer(), _as_store_errors(self.url), self.write_engine.begin() as connection:
             yield Tx(connection, self._clock)
 
     @contextlib.contextmanager
     def rehearse(self) -> Iterator[Tx]:
-        """A transaction that may write, and is taken back at the end of the block: what a dry run does."""
-        with self._write_lock, _as_store_errors(self.url), self.write_engine.connect() as connection:
+        """A transaction that may write, and is forgotten at the end of the block: what a dry run does.
+
+        On SQLite it works on a copy: a long rehearsal must not keep everybody else from writing.
+        """
+        if self.file is None:
+            with self._taken_back() as tx:
+                yield tx
+            return
+        with tempfile.TemporaryDirectory(prefix=".rehearsal-", dir=self.file.parent) as folder:
+            copy = Path(folder) / "copy.db"
+            copy_pages(self.file, copy)
+            with contextlib.closing(Store(sqlite_url(copy), self._clock)) as rehearsal, rehearsal._taken_back() as tx:
+                yield tx
+
+    @contextlib.contextmanager
+    def _taken_back(self) -> Iterator[Tx]:
+        with _as_store_errors(self.url), self.write_engine.connect() as connection:
             transaction = connection.begin()
             try:
                 yield Tx(connection, self._clock)
@@ -118,12 +156,28 @@ class Store:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Tx]:
-        """A transaction for reading: one consistent view, never waits for a writer on SQLite."""
+        """A transaction for reading only: one consistent view, never waits for a writer on SQLite."""
         with _as_store_errors(self.url), self.read_engine.connect() as connection:
             if not self.is_sqlite:
-                connection.execution_options(isolation_level="REPEATABLE READ")
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
                 yield Tx(connection, self._clock)
+
+    @contextlib.contextmanager
+    def _one_writer(self) -> Iterator[None]:
+        """On SQLite, one writer at a time in this process. One that waits too long is told so, not left hanging."""
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._write_lock.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
+            raise StoreUnavailable(
+                f"the store {without_password(self.url)} has been busy for {BUSY_TIMEOUT_MS // 1000} s: "
+                "another part of this process is writing; try again"
+            )
+        try:
+            yield
+        finally:
+            self._write_lock.release()
 
     def close(self) -> None:
         self.write_engine.dispose()
@@ -153,9 +207,29 @@ def sqlite_module() -> ModuleType:
     return pysqlite3  # type: ignore[no-any-return]
 
 
-def _make_engine(url: str, begin: str) -> sa.Engine:
+def sqlite_url(file: Path) -> str:
+    """The address of a SQLite file, whatever characters its path has."""
+    return sa.URL.create("sqlite", database=str(file)).render_as_string()
+
+
+def copy_pages(source: Path, target: Path) -> None:
+    """Copy a SQLite file to one without side files, through SQLite's backup: whole, even while others write.
+
+    Raises StoreUnavailable.
+    """
+    sqlite = sqlite_module()
+    try:
+        with contextlib.closing(sqlite.connect(source)) as origin, contextlib.closing(sqlite.connect(target)) as copy:
+            origin.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+    except (sqlite.Error, OSError) as error:
+        raise StoreUnavailable(f"{source} can't be copied to {target} ({error})") from error
+
+
+def _make_engine(url: str, begin: str, *, query_only: bool = False) -> sa.Engine:
     if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_size=5, max_overflow=20, pool_pre_ping=True)
+        waits = {} if "connect_timeout" in sa.make_url(url).query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        return sa.create_engine(url, pool_size=5, max_overflow=20, pool_pre_ping=True, connect_args=waits)
     engine = sa.create_engine(
         url, module=sqlite_module(), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, pool_size=5, max_overflow=40
     )
@@ -163,7 +237,7 @@ def _make_engine(url: str, begin: str) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
-        for pragma in _PRAGMAS:
+        for pragma in (*_PRAGMAS, *(["query_only=ON"] if query_only else [])):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
@@ -175,20 +249,37 @@ def _make_engine(url: str, begin: str) -> sa.Engine:
 
 @contextlib.contextmanager
 def _as_store_errors(url: str) -> Iterator[None]:
-    """Turn the driver's errors into ours: a broken rule of uniqueness, or trouble with the database as a whole."""
+    """Turn the driver's errors into ours: a broken rule, a value that can't be stored, or trouble with the database."""
     try:
         yield
     except IntegrityError as error:
-        raise Conflict(f"somebody else stored the same thing just now ({error.orig}); try again") from error
-    except OperationalError as error:
-        raise StoreUnavailable(f"the store {_without_password(url)} does not answer: {error.orig}") from error
+        raise Conflict(_broken_rule(error)) from error
+    except (DataError, UnicodeEncodeError) as error:
+        found = getattr(error, "orig", error)
+        raise InvalidInput(f"a value can't be stored ({found}); leave out what is not text or out of range") from error
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
+        found = getattr(error, "orig", None) or error
+        raise StoreUnavailable(f"the store {without_password(url)} can't be used: {found}") from error
     except DBAPIError as error:
-        if "file is not a database" in str(error.orig) or "malformed" in str(error.orig):
-            raise StoreUnavailable(
-                f"the store {_without_password(url)} is damaged or no SQLite file ({error.orig}); restore a backup"
-            ) from error
-        raise
+        if not any(words in str(error.orig) for words in ("file is not a database", "malformed")):
+            raise
+        raise StoreUnavailable(
+            f"the store {without_password(url)} is damaged or no SQLite file ({error.orig}); restore a backup"
+        ) from error
 
 
-def _without_password(url: str) -> str:
-    return sa.engine.make_url(url).render_as_string(hide_password=True)
+def _broken_rule(error: IntegrityError) -> str:
+    found = str(error.orig)
+    if "foreign key" in found.lower():
+        return f"something that this refers to does not exist, or is still in use ({found})"
+    if "unique" in found.lower():
+        return f"somebody else stored the same thing just now ({found}); try again"
+    return f"a rule of the store forbids this ({found})"
+
+
+def without_password(url: str) -> str:
+    """An address of a store as it may be shown."""
+    parts = sa.make_url(url)
+    if "password" in parts.query:
+        parts = parts.update_query_dict({"password": "***"})
+    return parts.render_as_string(hide_password=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
@@ -17,7 +18,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from data.backup import copy_sqlite
-from data.engine import Store
+from data.engine import Store, without_password
 from data.errors import StoreTooNew, StoreUnavailable
 
 _LOCK_NUMBER = 7_286_713  # PostgreSQL's advisory lock: two processes must not migrate at once
@@ -34,7 +35,7 @@ def upgrade(store: Store, target: str = "head") -> None:
         known = {revision.revision for revision in script.walk_revisions()}
         if current is not None and current not in known:
             raise StoreTooNew(
-                f"the store {store.write_engine.url.render_as_string()} was written by a newer rankloop "
+                f"the store {without_password(store.url)} was written by a newer rankloop "
                 f"(its schema is {current!r}, this program knows up to {script.get_current_head()!r}); update rankloop"
             )
         wanted = script.get_current_head() if target == "head" else target
@@ -53,10 +54,9 @@ def current_revision(store: Store) -> str | None:
 
 def _migrate(connection: sa.Connection, target: str) -> None:
     is_sqlite = connection.dialect.name == "sqlite"
-    connection.commit()
+    connection.rollback()
     if is_sqlite:
-        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # has no effect inside a transaction
-        connection.commit()
+        _foreign_keys(connection, "OFF")
     try:
         with connection.begin():
             if not is_sqlite:
@@ -68,9 +68,13 @@ def _migrate(connection: sa.Connection, target: str) -> None:
             _check(connection, before)
     finally:
         if is_sqlite:
-            connection.rollback()
-            connection.exec_driver_sql("PRAGMA foreign_keys=ON")
-            connection.commit()
+            _foreign_keys(connection, "ON")
+
+
+def _foreign_keys(connection: sa.Connection, state: str) -> None:
+    """Switch the keys on or off. On the driver's own connection: inside a transaction SQLite ignores the word."""
+    driver: Any = connection.connection.dbapi_connection
+    driver.execute(f"PRAGMA foreign_keys={state}")
 
 
 def _check(connection: sa.Connection, before: dict[str, int]) -> None:
@@ -97,9 +101,10 @@ def _connect(store: Store) -> Iterator[sa.Connection]:
         with store.write_engine.connect() as connection:
             yield connection
     except sa.exc.OperationalError as error:
-        url = store.write_engine.url.render_as_string()
-        raise StoreUnavailable(f"the store {url} can't be opened: {error.orig}") from error
+        raise StoreUnavailable(f"the store {without_password(store.url)} can't be opened: {error.orig}") from error
     except sa.exc.DatabaseError as error:
+        if "malformed" in str(error.orig):
+            raise StoreUnavailable(f"the store {store.file} is damaged ({error.orig}); restore a backup") from error
         if "file is not a database" not in str(error.orig):
             raise
         raise StoreUnavailable(f"{store.file} is not a SQLite file; move it away or name another store") from error

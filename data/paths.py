@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from data.engine import sqlite_url
 from data.errors import StoreUnavailable
 
 HOME_VARIABLE = "RANKLOOP_HOME"
@@ -28,7 +29,7 @@ class Home:
 
     @property
     def store_url(self) -> str:
-        return f"sqlite:///{self.root / 'rankloop.db'}"
+        return sqlite_url(self.root / "rankloop.db")
 
     def run_folder(self, run_id: str) -> Path:
         return self.root / "runs" / run_id

@@ -30,7 +30,7 @@ def add_person(tx: Tx, name: str, role: Role, *, is_external: bool = False) -> P
     now = tx.now()
     new_id = tx.new_id()
     values = {"id": new_id, "name": name, "role": role.value, "is_external": is_external, "created_at": now}
-    if not tx.insert_ignoring(person, values):
+    if not tx.insert_ignoring(person, values, ["name"]):
         raise Conflict(f"a person named {name!r} exists already; choose another name")
     return get_person(tx, new_id)
 
@@ -55,7 +55,12 @@ def list_people(tx: Tx, *, with_external: bool = False) -> list[Person]:
 
 def external_annotator(tx: Tx, project_id: str, name: str) -> str:
     """Return the id of the person who stands for an annotator named in an imported file, making one if needed."""
-    full_name = clean_text(f"{name.strip() or 'unnamed'} (imported, {project_id[-6:]})")[:MAX_NAME_LENGTH]
+    ending = f" (imported, {project_id[-6:]})"
+    shown = " ".join(clean_text(name).split()) or "unnamed"
+    room = MAX_NAME_LENGTH - len(ending)
+    if len(shown) > room:  # two long names that begin alike are still two people
+        shown = f"{shown[: room - 9]}~{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
+    full_name = shown + ending
     found = tx.row(sa.select(person.c.id).where(person.c.name == full_name))
     if found is not None:
         return str(found.id)

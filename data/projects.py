@@ -50,8 +50,6 @@ def create_project(
         raise InvalidInput(f"k = {k}: a ranking needs {MIN_K} to {MAX_K} responses per prompt")
     if overlap < 1 or max_skips < 1:
         raise InvalidInput(f"overlap = {overlap}, max_skips = {max_skips}: both must be at least 1")
-    if nonce is not None and (found := tx.row(sa.select(project).where(project.c.nonce == nonce))) is not None:
-        return _as_project(found)
     values = {
         "id": tx.new_id(),
         "name": name,
@@ -59,15 +57,17 @@ def create_project(
         "overlap": overlap,
         "guidelines": clean_text(guidelines),
         "guidelines_version": 1,
-        "skip_reasons": json.dumps(list(skip_reasons)),
+        "skip_reasons": json.dumps([clean_text(reason) for reason in skip_reasons], ensure_ascii=False),
         "max_skips": max_skips,
         "export_key": secrets.token_hex(16),
         "nonce": nonce,
         "created_at": tx.now(),
     }
-    if not tx.insert_ignoring(project, values):
-        raise Conflict(f"a project named {name!r} exists already; choose another name")
-    return get_project(tx, str(values["id"]))
+    if tx.insert_ignoring(project, values):
+        return get_project(tx, str(values["id"]))
+    if nonce is not None and (made := tx.row(sa.select(project).where(project.c.nonce == nonce))) is not None:
+        return _as_project(made)
+    raise Conflict(f"a project named {name!r} exists already; choose another name")
 
 
 def list_projects(tx: Tx) -> list[Project]:
@@ -97,7 +97,11 @@ def set_guidelines(tx: Tx, project_id: str, guidelines: str) -> Project:
 
 
 def export_key(tx: Tx, project_id: str) -> str:
-    """The secret that makes annotators' pseudonyms the same within a project and unlinkable across projects."""
+    """The secret that makes annotators' pseudonyms the same within a project and unlinkable across projects.
+
+    Raises NotFound.
+    """
+    get_project(tx, project_id)
     return str(tx.scalar(sa.select(project.c.export_key).where(project.c.id == project_id)))
 
 
@@ -112,7 +116,7 @@ def project_counts(tx: Tx, project_id: str) -> dict[str, int]:
         "tasks": tx.scalar(sa.select(sa.func.count()).where(in_project)),
         "tasks_set_aside": tx.scalar(sa.select(sa.func.count()).where(in_project, task.c.is_set_aside)),
     }
-    slots = sa.select(slot.c.status, sa.func.count().label("number")).select_from(slot.join(task)).where(in_project)
+    slots = sa.select(slot.c.status, sa.func.count().label("number")).where(slot.c.project_id == project_id)
     answers = (
         sa.select(ranking.c.status, sa.func.count().label("number"))
         .select_from(ranking.join(task, ranking.c.task_id == task.c.id))

@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.engine import Tx
-from data.errors import NotFound
+from data.errors import InvalidInput, NotFound
 from data.records import Messages, NewPrompt, Prompt, Split
-from data.schema import prompt, task
+from data.schema import project, prompt, task
 from data.text import messages_fingerprint
 
 
@@ -28,6 +28,7 @@ def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
     """Add prompts in their order; the ones whose messages the project has already are left alone and counted."""
     if not prompts:
         return Added(0, 0)
+    tx.lock_row(project, project_id)  # two that add at once must not draw the same numbers
     now = tx.now()
     start = tx.scalar(
         sa.select(sa.func.coalesce(sa.func.max(prompt.c.seq), 0)).where(prompt.c.project_id == project_id)
@@ -46,9 +47,7 @@ def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
         }
         for number, each in enumerate(prompts, start=1)
     ]
-    before = count_prompts(tx, project_id)
-    tx.insert_ignoring(prompt, rows)
-    n_new = count_prompts(tx, project_id) - before
+    n_new = tx.insert_ignoring(prompt, rows, ["project_id", "fingerprint"])
     return Added(n_new, len(rows) - n_new)
 
 
@@ -74,18 +73,20 @@ def prompt_id_of(tx: Tx, project_id: str, new: NewPrompt) -> str:
 
 
 def prompt_by_external_id(tx: Tx, project_id: str, external_id: str) -> str:
-    """Return the id of the prompt that the imported file, or this program, calls `external_id`. Raises NotFound."""
-    found = tx.scalar(
-        sa.select(prompt.c.id)
-        .where(
-            prompt.c.project_id == project_id,
-            sa.or_(prompt.c.external_id == external_id, prompt.c.id == external_id),
-        )
-        .limit(1)
-    )
-    if found is None:
-        raise NotFound(f"no prompt with the id {external_id!r} in this project")
-    return str(found)
+    """Return the id of the prompt that the imported file, or this program, calls `external_id`.
+
+    Raises NotFound, and InvalidInput if files have called two prompts so.
+    """
+    in_project = sa.select(prompt.c.id).where(prompt.c.project_id == project_id)
+    own = tx.scalar(in_project.where(prompt.c.id == external_id))
+    if own is not None:
+        return str(own)
+    found = tx.rows(in_project.where(prompt.c.external_id == external_id).limit(2))
+    if not found:
+        raise NotFound(f"no prompt with the id {external_id!r} in this project; import the prompts first")
+    if len(found) > 1:
+        raise InvalidInput(f"two prompts of this project have the id {external_id!r}; give the prompt's text instead")
+    return str(found[0].id)
 
 
 def count_prompts(tx: Tx, project_id: str) -> int:

@@ -35,7 +35,7 @@ def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
     slot_id, is_late, is_extra = _take_slot(tx, new)
     _insert(tx, new, slot_id=slot_id, is_late=is_late, is_extra=is_extra, version=1, supersedes_id=None)
     if new.status is RankingStatus.SKIPPED:
-        _set_aside_if_skipped_often(tx, new.task_id)
+        _set_aside_if_often_skipped(tx, new.task_id)
     drop_draft(tx, new.task_id, new.annotator_id)
     return SubmitOutcome.STORED
 
@@ -44,6 +44,7 @@ def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
     """Replace a person's current ranking by a new version. Raises NotFound if `old_id` is not current or not theirs."""
     if tx.row(sa.select(ranking.c.id).where(ranking.c.submission_key == new.submission_key)) is not None:
         return SubmitOutcome.REPEATED
+    tx.lock_row(ranking, old_id)
     old = tx.row(
         sa.select(ranking).where(
             ranking.c.id == old_id, ranking.c.annotator_id == new.annotator_id, ranking.c.superseded_at.is_(None)
@@ -64,6 +65,7 @@ def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
         version=old.version + 1,
         supersedes_id=old_id,
     )
+    _set_aside_if_often_skipped(tx, new.task_id)
     return SubmitOutcome.STORED
 
 
@@ -156,7 +158,10 @@ def _take_slot(tx: Tx, new: NewRanking) -> tuple[str | None, bool, bool]:
     """
     if new.source != "app":
         return None, False, False
-    own = tx.row(sa.select(slot).where(slot.c.task_id == new.task_id, slot.c.annotator_id == new.annotator_id))
+    # Locked together and in one order, so that nobody claims what is being filled, and nobody waits in a circle.
+    slots = sa.select(slot).where(slot.c.task_id == new.task_id).order_by(slot.c.slot_no)
+    rows = tx.rows(slots.with_for_update(key_share=True))
+    own = next((row for row in rows if row.annotator_id == new.annotator_id), None)
     is_late = own is None or own.lease_token != new.lease_token or own.lease_expires_at < tx.now()
     if new.status is RankingStatus.SKIPPED:
         if own is not None:
@@ -164,8 +169,7 @@ def _take_slot(tx: Tx, new: NewRanking) -> tuple[str | None, bool, bool]:
             tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="free", display_order=None, **empty))
         return None, is_late, False
     if own is None:
-        free = sa.select(slot.c.id).where(slot.c.task_id == new.task_id, slot.c.status == "free")
-        own = tx.row(free.order_by(slot.c.slot_no).limit(1))
+        own = next((row for row in rows if row.status == "free"), None)
         if own is None:
             return None, True, True
     tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="done", annotator_id=new.annotator_id))
@@ -210,12 +214,13 @@ def _insert(
     tx.execute(sa.insert(ranking).values(**values))
 
 
-def _set_aside_if_skipped_often(tx: Tx, task_id: str) -> None:
+def _set_aside_if_often_skipped(tx: Tx, task_id: str) -> None:
     skips = sa.select(sa.func.count()).where(
         ranking.c.task_id == task_id,
         ranking.c.status == RankingStatus.SKIPPED.value,
         ranking.c.superseded_at.is_(None),
     )
     limit = sa.select(project.c.max_skips).join(task, task.c.project_id == project.c.id).where(task.c.id == task_id)
-    if tx.scalar(skips) >= tx.scalar(limit):
-        tx.execute(sa.update(task).where(task.c.id == task_id).values(is_set_aside=True))
+    is_set_aside = tx.scalar(skips) >= tx.scalar(limit)
+    changed = (task.c.id == task_id, task.c.is_set_aside != is_set_aside)
+    tx.execute(sa.update(task).where(*changed).values(is_set_aside=is_set_aside))

@@ -49,11 +49,8 @@ def create_run(
         "created_at": tx.now(),
         "created_by": created_by,
     }
-    if not tx.insert_ignoring(run, values):
-        found = tx.row(sa.select(run).where(run.c.nonce == nonce))
-        if found is not None:
-            return _as_run(found)
-        raise Conflict("the run could not be queued: its snapshot or reward run does not exist")
+    if not tx.insert_ignoring(run, values, ["nonce"]):
+        return _as_run(tx.rows(sa.select(run).where(run.c.nonce == nonce))[0])
     _event(tx, str(values["id"]), "queued", {})
     return get_run(tx, str(values["id"]))
 
@@ -186,8 +183,9 @@ def request_cancel(tx: Tx, run_id: str) -> Run:
     if found.status.is_final:
         raise Conflict(f"run {found.id} has ended ({found.status}); there is nothing to cancel")
     if found.cancel_requested_at is None:
-        tx.execute(sa.update(run).where(run.c.id == found.id).values(cancel_requested_at=now))
-        _event(tx, found.id, "cancel_requested", {})
+        running = (run.c.id == found.id, run.c.status == RunStatus.RUNNING.value, run.c.cancel_requested_at.is_(None))
+        if tx.execute(sa.update(run).where(*running).values(cancel_requested_at=now)).rowcount == 1:
+            _event(tx, found.id, "cancel_requested", {})
     return get_run(tx, found.id)
 
 
@@ -200,10 +198,9 @@ def resume_run(tx: Tx, run_id: str) -> Run:
     if found.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
         raise Conflict(f"run {found.id} is {found.status}; only a failed or cancelled run can be resumed")
     stopped = (run.c.id == found.id, run.c.status == found.status.value, run.c.epoch == found.epoch)
-    changed = tx.execute(
-        sa.update(run).where(*stopped).values(status=RunStatus.QUEUED.value, cancel_requested_at=None, ended_at=None)
-    )
-    if changed.rowcount != 1:
+    values = {"status": RunStatus.QUEUED.value, "cancel_requested_at": None, "ended_at": None}
+    values |= {"error_kind": None, "error_message": None}  # the events keep them
+    if tx.execute(sa.update(run).where(*stopped).values(**values)).rowcount != 1:
         raise Conflict(f"run {found.id} was changed by somebody else just now; look again")
     _event(tx, found.id, "resumed", {"from": found.status.value})
     return get_run(tx, found.id)

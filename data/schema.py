@@ -114,6 +114,7 @@ prompt = Table(
     UniqueConstraint("project_id", "fingerprint"),
     UniqueConstraint("project_id", "seq"),
     CheckConstraint("split in ('train', 'eval')", name="split"),
+    Index("ix_prompt_project_id_external_id", "project_id", "external_id"),
 )
 
 # One sampled or imported text. A run that is resumed can't sample the same place twice.
@@ -160,12 +161,15 @@ task_response = Table(
     CheckConstraint("position between 0 and 11", name="position"),
 )
 
-# As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done.
+# As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done. Its task's project
+# and number stand here too: the next open slot is then found at once, however many are done.
 slot = Table(
     "slot",
     metadata,
     Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
     _reference("task_id", "task.id"),
+    Column("task_seq", Integer, nullable=False),
     Column("slot_no", Integer, nullable=False),
     Column("status", Text, nullable=False),
     _reference("annotator_id", "person.id", nullable=True),
@@ -178,7 +182,15 @@ slot = Table(
     CheckConstraint("(status = 'free') = (annotator_id is null)", name="free_has_no_annotator"),
     Index("uq_slot_task_id_annotator_id", "task_id", "annotator_id", unique=True),
     Index("ix_slot_annotator_id_status", "annotator_id", "status"),
-    Index("ix_slot_status_task_id", "status", "task_id"),
+    Index("ix_slot_project_id_status", "project_id", "status"),
+    Index(
+        "ix_slot_open",
+        "project_id",
+        "task_seq",
+        "slot_no",
+        sqlite_where=text("status <> 'done'"),
+        postgresql_where=text("status <> 'done'"),
+    ),
 )
 
 draft = Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import secrets
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.records import Assignment
-from data.schema import draft, ranking, slot, task, task_response
+from data.schema import draft, person, ranking, slot, task, task_response
 from data.tasks import get_tasks
 
 LEASE_MINUTES = 30
@@ -35,19 +36,19 @@ def shuffled(n: int) -> list[int]:
     return order
 
 
+def take_turns(tx: Tx, annotator_id: str) -> None:
+    """Let the pages of one annotator claim one after the other, so that all of them get the same tasks."""
+    tx.lock_row(person, annotator_id)
+
+
 def held_assignments(tx: Tx, project_id: str, annotator_id: str) -> list[Assignment]:
     """What the annotator holds in this project, the oldest claim first; a lease that ran out still counts as held
     as long as nobody else took the slot."""
     statement = (
         sa.select(slot)
         .join(task, slot.c.task_id == task.c.id)
-        .where(
-            task.c.project_id == project_id,
-            slot.c.annotator_id == annotator_id,
-            slot.c.status == "leased",
-            ~task.c.is_set_aside,
-        )
-        .order_by(slot.c.claimed_at, task.c.seq)
+        .where(*_held_by(annotator_id, project_id), ~task.c.is_set_aside)
+        .order_by(slot.c.claimed_at, slot.c.task_seq)
     )
     return _assignments(tx, tx.rows(statement))
 
@@ -65,57 +66,56 @@ def claim_slots(
 
     Free slots and slots whose lease ran out are taken. The display order is drawn here, once per assignment.
     """
-    now = tx.now()
-    other = slot.alias("other")
-    answered = sa.exists().where(ranking.c.task_id == slot.c.task_id, ranking.c.annotator_id == annotator_id)
-    held = sa.exists().where(other.c.task_id == slot.c.task_id, other.c.annotator_id == annotator_id)
-    is_free = sa.or_(slot.c.status == "free", sa.and_(slot.c.status == "leased", slot.c.lease_expires_at < now))
-    statement = (
-        sa.select(slot.c.id, slot.c.task_id, task.c.seq)
-        .join(task, slot.c.task_id == task.c.id)
-        .where(task.c.project_id == project_id, ~task.c.is_set_aside, is_free, ~answered, ~held)
-        .order_by(task.c.seq, slot.c.slot_no)
-        .limit(n * 4)
-    )
-    if tx.dialect == "postgresql":
-        statement = statement.with_for_update(skip_locked=True, of=slot)
     claimed: list[str] = []
-    taken_tasks: set[str] = set()
-    for found in tx.rows(statement):
-        if len(claimed) == n:
+    while len(claimed) < n:
+        found = _next_open(tx, project_id, annotator_id)
+        if found is None:
             break
-        if found.task_id in taken_tasks:
-            continue
         size = tx.scalar(sa.select(sa.func.count()).where(task_response.c.task_id == found.task_id))
         values = {
             "status": "leased",
             "annotator_id": annotator_id,
             "lease_token": secrets.token_urlsafe(16),
-            "claimed_at": now,
-            "lease_expires_at": now + lease_minutes * 60,
+            "claimed_at": tx.now(),
+            "lease_expires_at": tx.now() + lease_minutes * 60,
             "display_order": json.dumps(list(shuffle(size))),
         }
         tx.execute(sa.update(slot).where(slot.c.id == found.id).values(**values))
         claimed.append(found.id)
-        taken_tasks.add(found.task_id)
-    rows = tx.rows(sa.select(slot).where(slot.c.id.in_(claimed)).order_by(slot.c.claimed_at)) if claimed else []
-    by_id = {row.id: row for row in rows}
-    return _assignments(tx, [by_id[slot_id] for slot_id in claimed])
+    rows = {row.id: row for row in tx.rows(sa.select(slot).where(slot.c.id.in_(claimed)))}
+    return _assignments(tx, [rows[slot_id] for slot_id in claimed])
+
+
+def _next_open(tx: Tx, project_id: str, annotator_id: str) -> sa.Row[Any] | None:
+    """The first slot that the annotator may claim. One at a time: what is found is locked, and others pass it by."""
+    other = slot.alias("other")
+    held = sa.exists().where(other.c.task_id == slot.c.task_id, other.c.annotator_id == annotator_id)
+    is_open = sa.or_(slot.c.status == "free", sa.and_(slot.c.status == "leased", slot.c.lease_expires_at < tx.now()))
+    statement = (
+        sa.select(slot.c.id, slot.c.task_id)
+        .join(task, slot.c.task_id == task.c.id)
+        .where(
+            slot.c.project_id == project_id,
+            sa.text("slot.status <> 'done'"),  # in these words, so that the index of open slots serves
+            is_open,
+            ~task.c.is_set_aside,
+            ~_answered_by(annotator_id),
+            ~held,
+        )
+        .order_by(slot.c.task_seq, slot.c.slot_no)
+        .limit(1)
+    )
+    return tx.row(statement.with_for_update(skip_locked=True, key_share=True, of=slot))
 
 
 def extend_leases(tx: Tx, annotator_id: str, project_id: str, lease_minutes: float = LEASE_MINUTES) -> None:
     """Prolong what the annotator holds: called while the ranking page is open."""
-    own_tasks = sa.select(task.c.id).where(task.c.project_id == project_id)
-    tx.execute(
-        sa.update(slot)
-        .where(slot.c.annotator_id == annotator_id, slot.c.status == "leased", slot.c.task_id.in_(own_tasks))
-        .values(lease_expires_at=tx.now() + lease_minutes * 60)
-    )
+    expires_at = tx.now() + lease_minutes * 60
+    tx.execute(sa.update(slot).where(*_held_by(annotator_id, project_id)).values(lease_expires_at=expires_at))
 
 
 def waiting(tx: Tx, project_id: str, annotator_id: str) -> Waiting:
     """What the annotator could rank if others gave it back."""
-    answered = sa.exists().where(ranking.c.task_id == slot.c.task_id, ranking.c.annotator_id == annotator_id)
     statement = (
         sa.select(
             sa.func.count(slot.c.task_id.distinct()).label("number"),
@@ -123,24 +123,36 @@ def waiting(tx: Tx, project_id: str, annotator_id: str) -> Waiting:
         )
         .join(task, slot.c.task_id == task.c.id)
         .where(
-            task.c.project_id == project_id,
+            slot.c.project_id == project_id,
             slot.c.status == "leased",
             slot.c.annotator_id != annotator_id,
             ~task.c.is_set_aside,
-            ~answered,
+            ~_answered_by(annotator_id),
         )
     )
     row = tx.row(statement)
     return Waiting(row.number, row.first) if row is not None else Waiting(0, None)
 
 
+def _held_by(annotator_id: str, project_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (slot.c.annotator_id == annotator_id, slot.c.status == "leased", slot.c.project_id == project_id)
+
+
+def _answered_by(annotator_id: str) -> sa.ColumnElement[bool]:
+    """Whoever has answered a task has a current answer: the index of current ones finds it."""
+    return sa.exists().where(
+        ranking.c.task_id == slot.c.task_id,
+        ranking.c.annotator_id == annotator_id,
+        ranking.c.superseded_at.is_(None),
+    )
+
+
 def save_draft(tx: Tx, task_id: str, annotator_id: str, body: dict[str, Any], at: float) -> None:
     """Keep a half-done ranking. `at` is the browser's time of the change: an older draft never replaces a newer one."""
-    stored = tx.scalar(sa.select(draft.c.at).where(draft.c.task_id == task_id, draft.c.annotator_id == annotator_id))
-    if stored is not None and stored >= at:
+    if not math.isfinite(at):
         return
     values = {"task_id": task_id, "annotator_id": annotator_id, "body": json.dumps(body), "at": at}
-    tx.upsert(draft, values, ["task_id", "annotator_id"])
+    tx.upsert(draft, values, ["task_id", "annotator_id"], newest_by="at")
 
 
 def drop_draft(tx: Tx, task_id: str, annotator_id: str) -> None:

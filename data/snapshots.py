@@ -111,10 +111,9 @@ def save_snapshot(
         "created_by": created_by,
         "created_at": tx.now(),
     }
-    if tx.insert_ignoring(snapshot, values):
+    if tx.insert_ignoring(snapshot, values, ["nonce"]):
         return get_snapshot(tx, snapshot_id)
-    row = tx.row(sa.select(snapshot.c.id).where(snapshot.c.nonce == nonce))
-    return get_snapshot(tx, row.id if row is not None else snapshot_id)
+    return _as_snapshot(tx.rows(sa.select(snapshot).where(snapshot.c.nonce == nonce))[0])
 
 
 def get_snapshot(tx: Tx, snapshot_id: str) -> Snapshot:

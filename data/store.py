@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import sqlalchemy as sa
+
 from data.engine import Store, Tx
 from data.errors import StoreUnavailable
 from data.migrate import upgrade
@@ -17,8 +19,7 @@ def open_store(url: str, clock: Callable[[], float] | None = None, *, migrate: b
     `url`: `sqlite:///path` or `postgresql+psycopg://...`. `clock`: a stand-in for the database's clock, for tests.
     Raises StoreUnavailable (also: unknown kind of URL), and StoreTooNew if a newer program wrote the store.
     """
-    if not url.startswith(("sqlite:///", "postgresql+psycopg://")):
-        raise StoreUnavailable(f"store {url!r}: the address must start with sqlite:/// or postgresql+psycopg://")
+    _check_address(url)
     store = Store(url, clock)
     try:
         if migrate:
@@ -30,3 +31,18 @@ def open_store(url: str, clock: Callable[[], float] | None = None, *, migrate: b
         store.close()
         raise
     return store
+
+
+def _check_address(url: str) -> None:
+    """Refuse an address that can't be one of ours. What is wrong with it is said without it: it may hold a password."""
+    kinds = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+    try:
+        parts = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise StoreUnavailable(
+            f"the store's address can't be read; write {kinds}, with signs like @ : / in a password as %40 %3A %2F"
+        ) from None
+    if parts.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise StoreUnavailable(f"a store of the kind {parts.drivername!r} is not known; write {kinds}")
+    if parts.drivername == "sqlite" and parts.database in (None, "", ":memory:"):
+        raise StoreUnavailable("a store in memory would be lost; name a file: sqlite:///FILE")

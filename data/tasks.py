@@ -11,11 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.engine import Tx
-from data.errors import InvalidInput, NotFound
+from data.errors import Conflict, InvalidInput, NotFound
 from data.projects import MAX_K, MIN_K
 from data.prompts import read_messages
 from data.records import NewResponse, Response, Task
-from data.schema import prompt, response, slot, task, task_response
+from data.schema import project, prompt, response, slot, task, task_response
 from data.text import text_fingerprint
 
 
@@ -33,7 +33,7 @@ def add_responses(
 ) -> list[str]:
     """Store responses and return their ids. With a run, response i is that run's sample `start + i` of the prompt.
 
-    A place that the run has sampled already keeps what it has.
+    A place that the run has sampled already keeps what it has. Raises Conflict if that is another text.
     """
     now, ids = tx.now(), []
     for number, each in enumerate(responses, start=start):
@@ -48,9 +48,12 @@ def add_responses(
             "sample_index": number if run_id else None,
             "created_at": now,
         }
-        if not tx.insert_ignoring(response, values):
+        if not tx.insert_ignoring(response, values, ["run_id", "prompt_id", "sample_index"]):
             same_place = (response.c.run_id == run_id, response.c.sample_index == number)
-            values["id"] = tx.scalar(sa.select(response.c.id).where(response.c.prompt_id == prompt_id, *same_place))
+            kept = tx.row(sa.select(response).where(response.c.prompt_id == prompt_id, *same_place))
+            if kept is None or kept.fingerprint != values["fingerprint"]:
+                raise Conflict(f"run {run_id} has sampled another response {number} of prompt {prompt_id} already")
+            values["id"] = kept.id
         ids.append(str(values["id"]))
     return ids
 
@@ -60,8 +63,9 @@ def add_task(
 ) -> NewTask:
     """Store responses and make a task of the distinct ones, with so many free slots.
 
-    If the prompt has a task of just these texts, that one is returned and nothing is stored. Texts that differ in
-    white space only count as one. Raises InvalidInput unless 2 to 12 distinct ones are left.
+    If the prompt has a task of just these texts, that one is returned; only slots are added, where it has fewer than
+    asked for. Texts that differ in white space only count as one. Raises InvalidInput unless 2 to 12 distinct ones are
+    left.
     """
     fingerprints = [text_fingerprint(each.text) for each in responses]
     distinct = list(dict.fromkeys(fingerprints))
@@ -69,8 +73,10 @@ def add_task(
         raise InvalidInput(
             f"{len(distinct)} distinct responses (of {len(responses)}): a ranking needs {MIN_K} to {MAX_K}"
         )
+    tx.lock_row(project, project_id)  # two that add at once must not draw the same number, or make the same task
     found = _task_with(tx, prompt_id, distinct)
     if found is not None:
+        _add_slots(tx, found, slots)
         return NewTask(found, False, tuple(positions_in(tx, found, fingerprints)))
     kept = [responses[fingerprints.index(each)] for each in distinct]
     response_ids = add_responses(tx, prompt_id, kept, run_id=run_id)
@@ -83,9 +89,7 @@ def add_task(
         for position, (response_id, fingerprint) in enumerate(zip(response_ids, distinct, strict=True))
     ]
     tx.execute(sa.insert(task_response), places)
-    free = [{"id": tx.new_id(), "task_id": task_id, "slot_no": n, "status": "free"} for n in range(1, slots + 1)]
-    if free:
-        tx.execute(sa.insert(slot), free)
+    _add_slots(tx, task_id, slots)
     return NewTask(task_id, True, tuple(positions_in(tx, task_id, fingerprints)))
 
 
@@ -212,6 +216,16 @@ def _task_with(tx: Tx, prompt_id: str, distinct: Sequence[str]) -> str | None:
     statement = sa.select(task.c.id).where(task.c.prompt_id == prompt_id, task.c.responses_hash == _hash(distinct))
     found = tx.scalar(statement)
     return None if found is None else str(found)
+
+
+def _add_slots(tx: Tx, task_id: str, wanted: int) -> None:
+    """Free slots, until the task has so many slots."""
+    last = tx.scalar(sa.select(sa.func.coalesce(sa.func.max(slot.c.slot_no), 0)).where(slot.c.task_id == task_id))
+    free = [
+        {"id": tx.new_id(), "task_id": task_id, "slot_no": n, "status": "free"} for n in range(last + 1, wanted + 1)
+    ]
+    if free:
+        tx.execute(sa.insert(slot), free)
 
 
 def _hash(fingerprints: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data.errors import InvalidInput, NotFound
+from data.errors import InvalidInput, ProjectError
 from data.files import Problem, read_rows
 from data.people import external_annotator
 from data.projects import get_project
@@ -23,9 +23,9 @@ from data.rankings import save_ranking
 from data.records import NewPrompt, NewRanking, RankingStatus, SubmitOutcome
 from data.store import Store, Tx
 from data.tasks import add_task
-from data.text import messages_fingerprint
-from labeling.parse import ParsedRanking, parse_prompt, parse_ranking, parse_responses
-from labeling.ranks import competition_ranks
+from data.text import messages_fingerprint, text_fingerprint
+from labeling.parse import RESPONSES_ROW, ParsedRanking, parse_prompt, parse_rankable, parse_ranking
+from labeling.ranks import closed_up
 from labeling.readers import READERS
 
 ROWS_PER_TRANSACTION = 500
@@ -36,7 +36,10 @@ OnRow = Callable[[int], None]
 
 @dataclass
 class ImportReport:
-    """What an import did, or would do. `counts` names everything that went in or was known, and how often."""
+    """What an import did, or would do. `counts` names everything that went in or was known, and how often.
+
+    Any import may count `repaired` too: rows whose texts had NULs or lone surrogates, which were taken out.
+    """
 
     file: str
     dry_run: bool
@@ -125,10 +128,8 @@ def import_responses(
     for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
         with _transaction(store, dry_run) as tx:
             for line, row in chunk:
-                try:
-                    _add_response_row(tx, project_id, row, overlap, report)
-                except (InvalidInput, NotFound) as error:
-                    report.add_problem(Problem(line, str(error)))
+                with _line(tx, report, line) as counts:
+                    _add_response_row(tx, project_id, row, overlap, counts)
     return report
 
 
@@ -144,7 +145,8 @@ def import_rankings(
 ) -> ImportReport:
     """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
 
-    Counts: `rankings`, `skips`, `known` (this annotator's answer to these texts is there), `doubles`.
+    Counts: `rankings`, `skips`, `known` (just this answer of this annotator is there), `doubles` (equal texts in a
+    row), and where there are any `rows_without_ranking` and `flags_left_out` (rankings whose flags have no place here).
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
@@ -155,38 +157,47 @@ def import_rankings(
     for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
         with _transaction(store, dry_run) as tx:
             for line, row in chunk:
-                try:
-                    for native in READERS[format_name](row):
-                        _add_ranking(tx, project_id, parse_ranking(native), report)
-                except (InvalidInput, KeyError, TypeError, ValueError, AttributeError) as error:
-                    message = str(error) if isinstance(error, InvalidInput) else f"not {format_name}: {error!r}"
-                    report.add_problem(Problem(line, message))
+                _add_ranking_row(tx, project_id, line, READERS[format_name](row), report)
     return report
 
 
-def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int, report: ImportReport) -> None:
-    responses = parse_responses(row)
-    if "prompt_id" in row:
+def _add_ranking_row(
+    tx: Tx, project_id: str, line: int, rankings: Iterator[dict[str, Any]], report: ImportReport
+) -> None:
+    """Add each ranking of a row; one that is wrong does not cost the others."""
+    n_found, n_problems = 0, report.n_problems
+    while True:
+        with _line(tx, report, line) as counts:
+            native = next(rankings, None)
+            if native is None:
+                counts["rows_without_ranking"] += n_found == 0 and report.n_problems == n_problems
+                break
+            n_found += 1
+            _add_ranking(tx, project_id, parse_ranking(native), counts)
+
+
+def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int, counts: Counter[str]) -> None:
+    responses = parse_rankable(row)
+    if row.get("prompt_id") not in (None, ""):
         prompt_id = prompt_by_external_id(tx, project_id, str(row["prompt_id"]))
     else:
-        prompt_id = prompt_id_of(tx, project_id, parse_prompt(row))
+        prompt_id = prompt_id_of(tx, project_id, parse_prompt(row, own_fields=RESPONSES_ROW))
     made = add_task(tx, project_id, prompt_id, responses, slots=overlap)
     doubles = sum(position is None for position in made.positions)
-    report.counts["tasks" if made.is_new else "known"] += 1
-    report.counts["responses"] += len(responses) - doubles if made.is_new else 0
-    report.counts["doubles"] += doubles
+    counts["tasks" if made.is_new else "known"] += 1
+    counts["responses"] += len(responses) - doubles if made.is_new else 0
+    counts["doubles"] += doubles
 
 
-def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, report: ImportReport) -> None:
+def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter[str]) -> None:
+    _refuse_contradiction(parsed)
     prompt_id = prompt_id_of(tx, project_id, parsed.prompt)
     made = add_task(tx, project_id, prompt_id, parsed.responses, slots=0)
     kept = [place for place, position in enumerate(made.positions) if position is not None]
-    report.counts["doubles"] += len(parsed.responses) - len(kept)
     ranks = None
     if parsed.ranks is not None:
         by_position = {made.positions[place]: parsed.ranks[place] for place in kept}
-        ordered = [by_position[position] for position in range(len(kept))]
-        ranks = competition_ranks([1 + len({other for other in ordered if other < rank}) for rank in ordered])
+        ranks = closed_up([by_position[position] for position in range(len(kept))])
     annotator_id = external_annotator(tx, project_id, parsed.annotator)
     key = hashlib.sha256(json.dumps([made.task_id, annotator_id, ranks]).encode()).hexdigest()[:40]
     new = NewRanking(
@@ -201,10 +212,29 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, report: ImportR
         duration_ms=parsed.duration_ms,
         source="import",
     )
-    if save_ranking(tx, new) is SubmitOutcome.STORED:
-        report.counts["rankings" if ranks else "skips"] += 1
-    else:
-        report.counts["known"] += 1
+    outcome = save_ranking(tx, new)
+    if outcome is SubmitOutcome.SUPERSEDED:
+        raise InvalidInput(
+            f"annotator {parsed.annotator!r} has another answer to just these texts, which is kept; rows of different "
+            "people need different names under 'annotator'"
+        )
+    is_new = outcome is SubmitOutcome.STORED
+    counts[("rankings" if ranks else "skips") if is_new else "known"] += 1
+    counts["doubles"] += len(parsed.responses) - len(kept)
+    counts["flags_left_out"] += is_new and parsed.has_flags
+
+
+def _refuse_contradiction(parsed: ParsedRanking) -> None:
+    """The same text twice can't stand on both sides of another one. Raises InvalidInput."""
+    if parsed.ranks is None:
+        return
+    places: dict[str, list[int]] = {}
+    for response, rank in zip(parsed.responses, parsed.ranks, strict=True):
+        places.setdefault(text_fingerprint(response.text), []).append(rank)
+    for text, own in places.items():
+        others = [rank for other, ranks in places.items() if other != text for rank in ranks]
+        if min(own) != max(own) and any(min(own) <= rank <= max(own) for rank in others):
+            raise InvalidInput(f"the same text has the ranks {own}, with another text between them")
 
 
 def _rows(report: ImportReport, path: Path, on_row: OnRow | None) -> Iterator[_NumberedRow]:
@@ -215,6 +245,7 @@ def _rows(report: ImportReport, path: Path, on_row: OnRow | None) -> Iterator[_N
         if isinstance(row, Problem):
             report.add_problem(row)
         else:
+            report.counts.update(["repaired"] if row.is_repaired else [])
             yield row.line, row.value
     if report.n_rows == 0:
         raise InvalidInput(f"{report.file}: the file has no rows")
@@ -230,6 +261,20 @@ def _chunks(rows: Iterator[_NumberedRow], *, whole: bool = False) -> Iterator[li
             chunk = []
     if chunk:
         yield chunk
+
+
+@contextlib.contextmanager
+def _line(tx: Tx, report: ImportReport, line: int) -> Iterator[Counter[str]]:
+    """What one line does: if it is refused, nothing of it is stored or counted, and the report says why."""
+    counts = Counter[str]()
+    try:
+        with tx.savepoint():
+            yield counts
+    except (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        message = str(error) if isinstance(error, ProjectError) else f"the row is not as this format has it: {error!r}"
+        report.add_problem(Problem(line, message))
+    else:
+        report.counts.update(+counts)
 
 
 @contextlib.contextmanager

@@ -7,24 +7,30 @@ ranking   {"prompt" | "messages", "responses": [...], "ranks": [1, 2, 2, 4], "an
 
 from __future__ import annotations
 
+import json
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
 from data.errors import InvalidInput
+from data.projects import MAX_K, MIN_K
 from data.records import Messages, NewPrompt, NewResponse, Split
-from data.text import clean_text
+from data.text import clean_text, clean_value, text_fingerprint
 from labeling.ranks import competition_ranks
 
 ROLES = ("system", "user", "assistant")
 PROMPT_FIELDS = ("prompt", "messages", "instruction", "question", "text")
 MAX_TEXT_LENGTH = 1_000_000
-_OWN_FIELDS = {"id", "prompt", "messages", "split", "meta", "prompt_id", "responses", "ranks"}
-_RANKING_FIELDS = {"annotator", "status", "flags", "duration_ms", "skip_reason", "comment"}
+PROMPT_ROW = frozenset({"id", "split", "meta"})
+RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
+RANKING_ROW = RESPONSES_ROW | {
+    "ranks", "annotator", "status", "flags", "duration_ms", "skip_reason", "comment"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ParsedRanking:
-    """A finished ranking from a file. `ranks` is None for a skipped one."""
+    """A finished ranking from a file. `ranks` is None for a skipped one; `has_flags`: it had flags (not kept)."""
 
     prompt: NewPrompt
     responses: tuple[NewResponse, ...]
@@ -33,12 +39,15 @@ class ParsedRanking:
     skip_reason: str | None
     comment: str
     duration_ms: int | None
+    has_flags: bool = False
 
 
-def parse_prompt(row: dict[str, Any], prompt_field: str | None = None) -> NewPrompt:
+def parse_prompt(
+    row: dict[str, Any], prompt_field: str | None = None, *, own_fields: Set[str] = PROMPT_ROW
+) -> NewPrompt:
     """Read a prompt row. `prompt_field` names the field with the text where it is none of the usual ones.
 
-    Fields that are not ours are kept under `meta`. Raises InvalidInput.
+    What is neither the prompt nor one of `own_fields` is kept under `meta`. Raises InvalidInput.
     """
     field = prompt_field or next((name for name in PROMPT_FIELDS if name in row), None)
     if field is None or field not in row:
@@ -47,16 +56,13 @@ def parse_prompt(row: dict[str, Any], prompt_field: str | None = None) -> NewPro
     split = row.get("split")
     if split not in (None, "", *Split):
         raise InvalidInput(f"split {split!r}: only 'train', 'eval' or nothing is allowed")
-    meta = row.get("meta") or {}
-    if not isinstance(meta, dict):
-        raise InvalidInput(f"meta is {type(meta).__name__}; a JSON object is needed")
-    unknown = {name: value for name, value in row.items() if name not in _OWN_FIELDS | _RANKING_FIELDS | {field}}
-    external = row.get("id", row.get("prompt_id"))
+    named = next((name for name in ("id", "prompt_id") if row.get(name) not in (None, "")), None)
+    unknown = {name: value for name, value in row.items() if name not in own_fields | {field, named}}
     return NewPrompt(
-        messages=parse_messages(row[field]),
+        messages=parse_messages(_structure(row[field]) if field == "messages" else row[field]),
         split=Split(split) if split else None,
-        external_id=None if external is None else str(external),
-        meta=meta | unknown,
+        external_id=None if named is None else clean_text(str(row[named])),
+        meta=_object(row.get("meta"), "meta") | clean_value(unknown),
     )
 
 
@@ -73,8 +79,8 @@ def parse_messages(value: Any) -> Messages:
         role = {"prompter": "user", "human": "user"}.get(str(message.get("role")), message.get("role"))
         if role not in ROLES:
             raise InvalidInput(f"message {place} has the role {message.get('role')!r}; one of {ROLES} is needed")
-        content = message["content"] if role != "user" else _text(message["content"], f"message {place}")
-        messages.append({"role": role, "content": clean_text(content)})
+        content = _text(message["content"], f"message {place}", may_be_empty=role != "user")
+        messages.append({"role": role, "content": content})
     if messages[-1]["role"] != "user":
         raise InvalidInput(f"the last message is from {messages[-1]['role']!r}; a prompt ends with the user's message")
     return tuple(messages)
@@ -82,7 +88,7 @@ def parse_messages(value: Any) -> Messages:
 
 def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
     """Read the `responses` of a row: texts, or objects with a text and where it came from. Raises InvalidInput."""
-    values = row.get("responses")
+    values = _structure(row.get("responses"))
     if not isinstance(values, list) or not values:
         raise InvalidInput("no 'responses': a list of texts, or of objects with a 'text', is needed")
     responses = []
@@ -90,43 +96,92 @@ def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
         entry = {"text": value} if isinstance(value, str) else value
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
             raise InvalidInput(f"response {place} is {value!r:.60}; a text, or an object with a 'text', is needed")
-        meta = entry.get("meta") or {}
-        if not isinstance(meta, dict):
-            raise InvalidInput(f"response {place}: meta is {type(meta).__name__}; a JSON object is needed")
+        meta = _object(entry.get("meta"), f"response {place}: meta")
         provenance = {name: each for name, each in entry.items() if name not in ("text", "model", "meta")} | meta
         text = _text(entry["text"], f"response {place}")
-        responses.append(NewResponse(text, str(entry.get("model") or ""), {"source": "import"} | provenance))
+        model = clean_text(str(entry.get("model") or ""))
+        responses.append(NewResponse(text, model, {"source": "import"} | clean_value(provenance)))
     return tuple(responses)
+
+
+def parse_rankable(row: dict[str, Any]) -> tuple[NewResponse, ...]:
+    """Read the `responses` of a row that is to be ranked. Raises InvalidInput unless 2 to 12 are distinct."""
+    responses = parse_responses(row)
+    n_distinct = len({text_fingerprint(each.text) for each in responses})
+    if not MIN_K <= n_distinct <= MAX_K:
+        found = f"{n_distinct} distinct responses (of {len(responses)})"
+        raise InvalidInput(f"{found}: a ranking needs {MIN_K} to {MAX_K}")
+    return responses
 
 
 def parse_ranking(row: dict[str, Any]) -> ParsedRanking:
     """Read a finished ranking. Dense and competition ranks are accepted. Raises InvalidInput."""
-    prompt, responses = parse_prompt(row), parse_responses(row)
+    prompt, responses = parse_prompt(row, own_fields=RANKING_ROW), parse_rankable(row)
     status = row.get("status") or "ranked"
     if status not in ("ranked", "skipped"):
         raise InvalidInput(f"status {status!r}: only 'ranked' or 'skipped' is allowed")
-    ranks = None
-    if status == "ranked":
-        given = row.get("ranks")
-        if not isinstance(given, list) or len(given) != len(responses):
-            found = f"{len(given)} ranks" if isinstance(given, list) else "no 'ranks'"
-            raise InvalidInput(f"{found} for {len(responses)} responses; one rank for each response is needed")
-        ranks = competition_ranks(given)
-    duration = row.get("duration_ms")
     return ParsedRanking(
         prompt=prompt,
         responses=responses,
-        ranks=ranks,
+        ranks=_ranks(row.get("ranks"), len(responses)) if status == "ranked" else None,
         annotator=str(row.get("annotator") or ""),
-        skip_reason=None if ranks else str(row.get("skip_reason") or "skipped in the imported file"),
+        skip_reason=_skip_reason(row) if status == "skipped" else None,
         comment=clean_text(str(row.get("comment") or "")),
-        duration_ms=duration if isinstance(duration, int) and 0 <= duration < 2**31 else None,
+        duration_ms=_duration(row.get("duration_ms")),
+        has_flags=any(_structure(row.get("flags")) or []),
     )
 
 
-def _text(value: str, what: str) -> str:
+def _skip_reason(row: dict[str, Any]) -> str:
+    return clean_text(str(row.get("skip_reason") or "skipped in the imported file"))
+
+
+def _ranks(value: Any, n: int) -> tuple[int, ...]:
+    given = _structure(value)
+    if not isinstance(given, list) or len(given) != n:
+        found = f"{len(given)} ranks" if isinstance(given, list) else "no 'ranks'"
+        raise InvalidInput(f"{found} for {n} responses; one rank for each response is needed")
+    return competition_ranks([_whole(rank) for rank in given])
+
+
+def _duration(value: Any) -> int | None:
+    if value in (None, ""):
+        return None
+    number = _whole(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
+        raise InvalidInput(f"duration_ms {value!r}: a whole number of milliseconds is needed")
+    return number
+
+
+def _whole(value: Any) -> Any:
+    """Numbers of other tools as whole ones: 2.0 (a table with gaps holds nothing else) and, in CSV, '2'."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() and len(value) < 12 else value
+
+
+def _structure(value: Any) -> Any:
+    """A list or an object that a table holds as JSON text, as such; everything else as it is."""
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        try:
+            return clean_value(json.loads(value))
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    found = _structure(value)
+    if found in (None, ""):
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{what} is {type(found).__name__}; a JSON object is needed")
+    return dict(clean_value(found))
+
+
+def _text(value: str, what: str, *, may_be_empty: bool = False) -> str:
     text = clean_text(value)
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise InvalidInput(f"{what} is empty")
     if len(text) > MAX_TEXT_LENGTH:
         raise InvalidInput(f"{what} has {len(text):,} characters; at most {MAX_TEXT_LENGTH:,} are allowed")

@@ -21,7 +21,7 @@ def competition_ranks(ranks: Sequence[int]) -> tuple[int, ...]:
             raise InvalidInput(f"rank {rank!r} for response {place} is not a whole number")
         if not 1 <= rank <= n:
             raise InvalidInput(f"rank {rank} for response {place} is out of range: {n} responses allow ranks 1 to {n}")
-    competition = tuple(1 + sum(other < rank for other in ranks) for rank in ranks)
+    competition = closed_up(ranks)
     dense = tuple(1 + len({other for other in ranks if other < rank}) for rank in ranks)
     if tuple(ranks) not in (competition, dense):
         raise InvalidInput(
@@ -29,6 +29,11 @@ def competition_ranks(ranks: Sequence[int]) -> tuple[int, ...]:
             f"or {list(dense)} (no numbers left out)"
         )
     return competition
+
+
+def closed_up(ranks: Sequence[int]) -> tuple[int, ...]:
+    """Return the competition form of any whole numbers where less is better: only their order and their ties count."""
+    return tuple(1 + sum(other < rank for other in ranks) for rank in ranks)
 
 
 def ranks_in_stored_order(shown: Sequence[int], display_order: Sequence[int]) -> tuple[int, ...]:

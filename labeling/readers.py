@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from data.errors import InvalidInput
+from labeling.ranks import closed_up
 
 Native = dict[str, Any]
 Reader = Callable[[Native], Iterator[Native]]
@@ -20,13 +21,21 @@ def read_native(row: Native) -> Iterator[Native]:
 
 
 def read_trl(row: Native) -> Iterator[Native]:
-    """TRL preference rows with an explicit prompt: `{"prompt", "chosen", "rejected"}`, as texts or as messages."""
+    """TRL preference rows, as texts or as messages: with a `prompt`, or with one that both message lists begin with."""
     sides = [row.get("chosen"), row.get("rejected")]
-    if "prompt" not in row or any(side is None for side in sides):
-        raise InvalidInput("'prompt', 'chosen' and 'rejected' are needed")
-    prompt = row["prompt"]
-    head = {"messages": prompt} if isinstance(prompt, list) else {"prompt": prompt}
-    yield head | {"responses": [_last_text(side) for side in sides], "ranks": [1, 2]}
+    if any(side is None for side in sides):
+        raise InvalidInput("'chosen' and 'rejected' are needed, with or without a 'prompt'")
+    heads, texts = zip(*(_head_and_last(side) for side in sides), strict=True)
+    prompt = row.get("prompt")
+    if heads[0] != heads[1]:
+        raise InvalidInput("'chosen' and 'rejected' must differ in the last message only")
+    if heads[0]:
+        if prompt is not None and not _ends_with(heads[0], prompt):
+            raise InvalidInput("the messages before the last one are not the 'prompt'")
+        prompt = heads[0]
+    elif prompt is None:
+        raise InvalidInput("no 'prompt', and 'chosen' has no messages before its last one")
+    yield {"prompt": prompt, "responses": list(texts), "ranks": [1, 2]}
 
 
 def read_hh(row: Native) -> Iterator[Native]:
@@ -45,14 +54,13 @@ def read_oasst(row: Native) -> Iterator[Native]:
     stack = [([{"role": "user", "content": root["text"]}], root)]
     while stack:
         messages, node = stack.pop()
-        replies = [reply for reply in node.get("replies", []) if not reply.get("deleted")]
+        replies = [reply for reply in node.get("replies") or [] if not reply.get("deleted")]
         ranked = [reply for reply in replies if reply.get("rank") is not None]
         if node.get("role") == "prompter" and len(ranked) >= 2:
-            order = sorted(ranked, key=lambda reply: int(reply["rank"]))
             yield {
                 "messages": messages,
-                "responses": [{"text": reply["text"], "model": reply.get("model_name") or ""} for reply in order],
-                "ranks": list(range(1, len(order) + 1)),
+                "responses": [{"text": reply["text"], "model": reply.get("model_name") or ""} for reply in ranked],
+                "ranks": list(closed_up([int(reply["rank"]) for reply in ranked])),
                 "annotator": "Open-Assistant consensus",
             }
         for reply in replies:
@@ -81,22 +89,25 @@ def read_fastchat(row: Native) -> Iterator[Native]:
 
 
 def read_label_studio(row: Native) -> Iterator[Native]:
-    """Label Studio tasks: the Ranker in both its forms, and Pairwise (left, right)."""
+    """Label Studio tasks: the Ranker in both its forms, and Pairwise (left, right). A cancelled one is a skip."""
     source = row.get("data")
     if not isinstance(source, dict):
         raise InvalidInput("no 'data': an exported Label Studio task is needed")
     prompt = next((source[name] for name in ("prompt", "instruction", "question", "text") if name in source), None)
     for annotation in row.get("annotations") or []:
-        if annotation.get("was_cancelled"):
-            continue
         who = {"prompt": prompt, "annotator": str(annotation.get("completed_by", ""))}
+        if annotation.get("was_cancelled"):
+            texts = list(_items(source).values()) or _pair(source)
+            yield who | {"responses": texts, "status": "skipped", "skip_reason": "cancelled in Label Studio"}
+            continue
         for result in annotation.get("result") or []:
             if result.get("type") == "ranker":
-                yield who | _ranker_order(source, result["value"]["ranker"])
+                yield who | _ranker_order(_items(source), result)
             elif result.get("type") == "pairwise":
-                left = result["value"].get("selected") == "left"
-                texts = [source.get(name) for name in ("answer1", "answer2")]
-                yield who | {"responses": texts, "ranks": [1, 2] if left else [2, 1]}
+                side = result["value"].get("selected")
+                if side not in ("left", "right"):
+                    raise InvalidInput(f"the pair's 'selected' is {side!r}; 'left' or 'right' is needed")
+                yield who | {"responses": _pair(source), "ranks": [1, 2] if side == "left" else [2, 1]}
 
 
 def read_argilla(row: Native) -> Iterator[Native]:
@@ -111,7 +122,7 @@ def read_argilla(row: Native) -> Iterator[Native]:
             yield {
                 "prompt": row.get("prompt", row.get("instruction")),
                 "responses": [row.get(each["value"]) for each in answer],
-                "ranks": _closed_up([int(each["rank"]) for each in answer]),
+                "ranks": list(closed_up([int(each["rank"]) for each in answer])),  # Argilla's may have gaps
                 "annotator": str(people[place]) if place < len(people) else "",
             }
 
@@ -127,29 +138,59 @@ READERS: dict[str, Reader] = {
 }
 
 
-def _ranker_order(source: Native, value: Any) -> Native:
-    ids = value.get("rank", []) if isinstance(value, dict) else value
-    items = {str(item["id"]): item for item in source.get("items", [])}
-    if not ids or any(str(each) not in items for each in ids):
-        raise InvalidInput(f"the ranking names {ids!r}, but the task's items are {sorted(items)}")
-    texts = [items[str(each)].get("body") or items[str(each)].get("html") for each in ids]
-    return {"responses": texts, "ranks": list(range(1, len(ids) + 1))}
+def _items(source: Native) -> dict[str, str]:
+    """Texts of a Ranker's items by id: of the first list in the task's data that looks like one."""
+    lists = [value for value in source.values() if isinstance(value, list) and value]
+    found = next((each for each in lists if all(isinstance(item, dict) and "id" in item for item in each)), [])
+    return {str(item["id"]): item.get("body") or item.get("html") or item.get("title") or "" for item in found}
 
 
-def _closed_up(ranks: list[int]) -> list[int]:
-    """Argilla's ranks may have gaps; the order and the ties are what counts."""
-    return [1 + len({other for other in ranks if other < rank}) for rank in ranks]
+def _ranker_order(items: dict[str, str], result: Native) -> Native:
+    """A Ranker's result: a bare list of ids (older exports), or such a list under the Ranker's name."""
+    value = result["value"]["ranker"]
+    if isinstance(value, dict):
+        name = result.get("from_name")
+        value = value.get(name) if name in value else value.get("rank")
+    if not isinstance(value, list):
+        raise InvalidInput("items sorted into buckets are not in an order; a Ranker without buckets is needed")
+    ids = [str(each) for each in value]
+    if sorted(ids) != sorted(items):
+        raise InvalidInput(f"the ranking names {ids}, but the task's items are {sorted(items)}; all of them are needed")
+    return {"responses": [items[each] for each in ids], "ranks": list(range(1, len(ids) + 1))}
 
 
-def _last_text(side: Any) -> Any:
-    return side[-1].get("content") if isinstance(side, list) and side and isinstance(side[-1], dict) else side
+def _pair(source: Native) -> list[Any]:
+    """The two texts of a pairwise task, left and right, under one of the usual names."""
+    names = (("answer1", "answer2"), ("response1", "response2"), ("response_a", "response_b"), ("left", "right"))
+    found = next((pair for pair in names if all(name in source for name in pair)), None)
+    if found is None:
+        raise InvalidInput(
+            f"no two texts: {' or '.join(map(str, names))} are looked for, the task has {sorted(source)}"
+        )
+    return [source[name] for name in found]
+
+
+def _head_and_last(side: Any) -> tuple[list[Native], Any]:
+    """What stands before the response, and the response: of a text nothing, of messages all but the last one."""
+    if isinstance(side, list) and side and all(isinstance(each, dict) for each in side):
+        turns = [{"role": each.get("role"), "content": each.get("content")} for each in side]
+        return turns[:-1], turns[-1]["content"]
+    return [], side
+
+
+def _ends_with(head: list[Native], prompt: Any) -> bool:
+    if isinstance(prompt, str):
+        return bool(head[-1]["content"] == prompt)
+    turns, last = _head_and_last(prompt)
+    return [each["content"] for each in head[-len(turns) - 1 :]] == [*(each["content"] for each in turns), last]
 
 
 def _transcript(text: Any) -> list[Native]:
     if not isinstance(text, str) or "\n\nAssistant:" not in text:
         raise InvalidInput("a transcript with '\\n\\nHuman:' and '\\n\\nAssistant:' turns is needed")
-    turns: list[Native] = []
-    for part in text.split("\n\nHuman:")[1:]:
+    preface, *parts = text.split("\n\nHuman:")
+    turns: list[Native] = [{"role": "system", "content": preface.strip()}] if preface.strip() else []
+    for part in parts:
         human, *replies = part.split("\n\nAssistant:")
         turns.append({"role": "user", "content": human.strip()})
         turns += [{"role": "assistant", "content": reply.strip()} for reply in replies]

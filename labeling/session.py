@@ -22,6 +22,7 @@ from data.slots import (
     held_assignments,
     save_draft,
     shuffled,
+    take_turns,
     waiting,
 )
 from data.store import Store
@@ -68,6 +69,7 @@ def next_work(
     require(person, Role.ANNOTATOR)
     with store.begin() as tx:
         project = get_project(tx, project_id)
+        take_turns(tx, person.id)
         extend_leases(tx, person.id, project_id, lease_minutes)
         held = held_assignments(tx, project_id, person.id)
         if len(held) < n:
@@ -105,7 +107,7 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     """
     require(person, Role.ANNOTATOR)
     key = submission.get("submission_key")
-    if not isinstance(key, str) or not 8 <= len(key) <= 80:
+    if not isinstance(key, str) or not 8 <= len(key) <= 80 or not key.isascii() or not key.isprintable():
         return Ack(str(key)[:80], SubmitOutcome.REFUSED, "the submission has no proper key")
     for attempt in (1, 2):
         try:
@@ -136,7 +138,7 @@ def require(person: Person, role: Role) -> None:
 
 def _new_ranking(person: Person, submission: Mapping[str, Any], n: int) -> NewRanking:
     order = submission.get("display_order")
-    if not isinstance(order, list) or sorted(order, key=str) != sorted(range(n), key=str):
+    if not isinstance(order, list) or any(type(place) is not int for place in order) or sorted(order) != [*range(n)]:
         raise InvalidInput(f"display order {order!r} is not an order of this task's {n} responses")
     reason = submission.get("skip_reason")
     ranks = None
@@ -157,5 +159,5 @@ def _new_ranking(person: Person, submission: Mapping[str, Any], n: int) -> NewRa
         display_order=tuple(order),
         lease_token=str(submission.get("lease_token")),
         skip_reason=clean_text(reason.strip())[:MAX_REASON_LENGTH] if reason else None,
-        duration_ms=duration if isinstance(duration, int) and 0 <= duration < 2**31 else None,
+        duration_ms=duration if type(duration) is int and 0 <= duration < 2**31 else None,
     )

@@ -78,6 +78,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("project_id", "fingerprint", name=op.f("uq_prompt_project_id_fingerprint")),
         sa.UniqueConstraint("project_id", "seq", name=op.f("uq_prompt_project_id_seq")),
     )
+    op.create_index("ix_prompt_project_id_external_id", "prompt", ["project_id", "external_id"])
     op.create_table(
         "snapshot",
         sa.Column("id", sa.Text(), nullable=False),
@@ -240,7 +241,9 @@ def upgrade() -> None:
     op.create_table(
         "slot",
         sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Text(), nullable=False),
         sa.Column("task_id", sa.Text(), nullable=False),
+        sa.Column("task_seq", sa.Integer(), nullable=False),
         sa.Column("slot_no", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("annotator_id", sa.Text(), nullable=True),
@@ -253,6 +256,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["annotator_id"], ["person.id"], name=op.f("fk_slot_annotator_id"), ondelete="RESTRICT"
         ),
+        sa.ForeignKeyConstraint(["project_id"], ["project.id"], name=op.f("fk_slot_project_id"), ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["task_id"], ["task.id"], name=op.f("fk_slot_task_id"), ondelete="RESTRICT"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_slot")),
         sa.UniqueConstraint("lease_token", name=op.f("uq_slot_lease_token")),
@@ -260,7 +264,14 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("slot", schema=None) as batch_op:
         batch_op.create_index("ix_slot_annotator_id_status", ["annotator_id", "status"], unique=False)
-        batch_op.create_index("ix_slot_status_task_id", ["status", "task_id"], unique=False)
+        batch_op.create_index("ix_slot_project_id_status", ["project_id", "status"], unique=False)
+        batch_op.create_index(
+            "ix_slot_open",
+            ["project_id", "task_seq", "slot_no"],
+            unique=False,
+            sqlite_where=sa.text("status <> 'done'"),
+            postgresql_where=sa.text("status <> 'done'"),
+        )
         batch_op.create_index("uq_slot_task_id_annotator_id", ["task_id", "annotator_id"], unique=True)
 
     op.create_table(
@@ -352,7 +363,8 @@ def downgrade() -> None:
     op.drop_table("ranking")
     with op.batch_alter_table("slot", schema=None) as batch_op:
         batch_op.drop_index("uq_slot_task_id_annotator_id")
-        batch_op.drop_index("ix_slot_status_task_id")
+        batch_op.drop_index("ix_slot_open")
+        batch_op.drop_index("ix_slot_project_id_status")
         batch_op.drop_index("ix_slot_annotator_id_status")
 
     op.drop_table("slot")
@@ -375,6 +387,7 @@ def downgrade() -> None:
 
     op.drop_table("web_session")
     op.drop_table("snapshot")
+    op.drop_index("ix_prompt_project_id_external_id", "prompt")
     op.drop_table("prompt")
     op.drop_table("invitation")
     op.drop_table("project")
