@@ -35,6 +35,7 @@ from data.snapshots import (
 
 EXPORT_VERSION = 1
 Row = dict[str, Any]
+OnRow = Callable[[int, int], None]
 
 _PROVENANCE = [("prompt_id", pa.string()), ("ranking_id", pa.string()), ("weight", pa.float64())]
 _PAIR_IDS = [("chosen_id", pa.string()), ("rejected_id", pa.string()), ("rank_distance", pa.int32())]
@@ -52,16 +53,40 @@ _KWISE = _schema(
 _UNPAIRED = _schema([("prompt", MESSAGE_LIST), ("completion", MESSAGE_LIST), ("label", pa.bool_())], pairs=False)
 
 
-def export_snapshot(home: Home, snapshot: Snapshot, format_name: str, target: Path) -> dict[str, Any]:
+class _Source:
+    """The files of a snapshot. Each is read once for each side of the split; `on_row` is told how far that is."""
+
+    def __init__(self, folder: Path, counts: dict[str, Any], on_row: OnRow) -> None:
+        self.folder = folder
+        self._counts, self._on_row, self._n_read = counts, on_row, 0
+
+    def pairs(self, side: Split) -> Iterator[Row]:
+        return (row for row in self._rows(PAIRS, self._counts["pairs"]) if row["split"] == side.value)
+
+    def groups(self, side: Split) -> Iterator[Group]:
+        rows = self._rows(GROUPS, self._counts["rankings_used"])
+        return (group_from_row(row) for row in rows if row["split"] == side.value)
+
+    def _rows(self, name: str, n_rows: int) -> Iterator[Row]:
+        for row in read_parquet(self.folder / name):
+            self._n_read += 1
+            self._on_row(self._n_read, n_rows * len(Split))
+            yield row
+
+
+def export_snapshot(
+    home: Home, snapshot: Snapshot, format_name: str, target: Path, *, on_row: OnRow = lambda _done, _total: None
+) -> dict[str, Any]:
     """Write a snapshot in one format to the folder `target`, which must be new or empty; return the manifest.
 
+    `on_row` is called with how many rows were read so far, and of how many.
     Raises InvalidInput for an unknown format, Conflict for a folder that holds something.
     """
     if format_name not in FORMATS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(FORMATS)} is needed")
     if target.exists() and any(target.iterdir()):
         raise Conflict(f"{target} is not empty; name a new folder")
-    source = home.snapshot_folder(snapshot.id)
+    source = _Source(home.snapshot_folder(snapshot.id), snapshot.counts, on_row)
     staging = target.with_name(f".{target.name}.part")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
@@ -79,7 +104,7 @@ def export_snapshot(home: Home, snapshot: Snapshot, format_name: str, target: Pa
             "rows": counts,
             "left_out": dict(left_out),
             "files": {path.name: {"sha256": file_hash(path)} for path in sorted(staging.iterdir())},
-            "examples": _examples(source),
+            "examples": _examples(source.folder),
         }
         text = json.dumps(manifest, indent=2, ensure_ascii=False)
         (staging / "manifest.json").write_text(text, encoding="utf-8")
@@ -130,34 +155,26 @@ def _ids(group: Group) -> Row:
     return {"prompt_id": group.prompt_id, "ranking_id": group.ranking_id, "weight": group.weight}
 
 
-def _pairs_of(source: Path, side: Split) -> Iterator[Row]:
-    return (row for row in read_parquet(source / PAIRS) if row["split"] == side.value)
+def _write_trl(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
+    return write_parquet(folder / f"{side}.parquet", _TEXT_PAIR, map(_text_pairs, source.pairs(side)))
 
 
-def _groups_of(source: Path, side: Split) -> Iterator[Group]:
-    return (group_from_row(row) for row in read_parquet(source / GROUPS) if row["split"] == side.value)
+def _write_trl_chat(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
+    return write_parquet(folder / f"{side}.parquet", _CHAT_PAIR, map(_chat_pairs, source.pairs(side)))
 
 
-def _write_trl(source: Path, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return write_parquet(folder / f"{side}.parquet", _TEXT_PAIR, map(_text_pairs, _pairs_of(source, side)))
-
-
-def _write_trl_chat(source: Path, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return write_parquet(folder / f"{side}.parquet", _CHAT_PAIR, map(_chat_pairs, _pairs_of(source, side)))
-
-
-def _write_kwise(source: Path, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    rows = (row for group in _groups_of(source, side) for row in _kwise_row(group))
+def _write_kwise(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
+    rows = (row for group in source.groups(side) for row in _kwise_row(group))
     return write_parquet(folder / f"{side}.parquet", _KWISE, rows)
 
 
-def _write_unpaired(source: Path, side: Split, folder: Path, left_out: Counter[str]) -> int:
-    rows = (row for group in _groups_of(source, side) for row in _unpaired_rows(group, left_out))
+def _write_unpaired(source: _Source, side: Split, folder: Path, left_out: Counter[str]) -> int:
+    rows = (row for group in source.groups(side) for row in _unpaired_rows(group, left_out))
     return write_parquet(folder / f"{side}.parquet", _UNPAIRED, rows)
 
 
-def _write_openrlhf(source: Path, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return _write_jsonl(folder / f"{side}.jsonl", map(_chat_pairs, _pairs_of(source, side)))
+def _write_openrlhf(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
+    return _write_jsonl(folder / f"{side}.jsonl", map(_chat_pairs, source.pairs(side)))
 
 
 def _write_jsonl(path: Path, rows: Iterable[Row]) -> int:
@@ -177,7 +194,7 @@ def _examples(source: Path) -> list[Row]:
     return [{"prompt": prompt[:300], "best (rank 1)": best[:300], "worst (last rank)": worst[:300]}]
 
 
-FORMATS: dict[str, Callable[[Path, Split, Path, Counter[str]], int]] = {
+FORMATS: dict[str, Callable[[_Source, Split, Path, Counter[str]], int]] = {
     "trl": _write_trl,
     "trl-chat": _write_trl_chat,
     "kwise": _write_kwise,

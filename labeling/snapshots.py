@@ -10,7 +10,7 @@ import hmac
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from labeling.ranks import is_all_tied
 
 SCHEMA_VERSION = 1
 _TASKS_AT_ONCE = 500
+OnGroup = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,14 @@ class Plan:
     examples: list[dict[str, str]]
 
 
-def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig) -> Plan:
-    """Count what a snapshot would hold, and show three of its pairs in words. Nothing is stored."""
+def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_group: OnGroup | None = None) -> Plan:
+    """Count what a snapshot would hold, and show three of its pairs in words. Nothing is stored.
+
+    `on_group` is called with the number of rankings used so far, after each.
+    """
     with store.read() as tx:
         get_project(tx, project_id)
-        counter = _Counter(count_superseded(tx, project_id))
+        counter = _Counter(count_superseded(tx, project_id), on_group)
         for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
             pass
     return Plan(config, counter.as_counts(), counter.examples)
@@ -81,6 +85,7 @@ def freeze_snapshot(
     *,
     nonce: str | None = None,
     created_by: str | None = None,
+    on_group: OnGroup | None = None,
 ) -> Snapshot:
     """Write the snapshot's files, then its row. A repeated `nonce` returns the snapshot it made the first time.
 
@@ -96,7 +101,7 @@ def freeze_snapshot(
         staging = home.snapshot_folder(f".staging-{snapshot_id}")
         staging.mkdir(parents=True)
         try:
-            counter = _Counter(count_superseded(tx, project_id))
+            counter = _Counter(count_superseded(tx, project_id), on_group)
             groups = counter.watch(iter_groups(tx, project_id, config, counter))
             write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in groups))
             counts = counter.as_counts()
@@ -175,7 +180,8 @@ def pseudonym(key: str, annotator_id: str) -> str:
 class _Counter:
     """Counts groups as they pass, and keeps three pairs as examples."""
 
-    def __init__(self, n_superseded: int) -> None:
+    def __init__(self, n_superseded: int, on_group: OnGroup | None = None) -> None:
+        self._on_group = on_group
         self.left_out = Counter[str](skipped=0, all_tied=0, extra=0)
         self.n_superseded = n_superseded
         self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, late=0)
@@ -197,6 +203,8 @@ class _Counter:
                 first = pairs[0]
                 texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
                 self.examples.append(dict(zip(("prompt", "chosen", "rejected"), (t[:500] for t in texts), strict=True)))
+            if self._on_group is not None:
+                self._on_group(self.totals["groups"])
             yield group
 
     def as_counts(self) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, table
 from app.commands.fields import add_set, field_lines
+from app.progress import ProgressLine
 from data.errors import InvalidInput
 from data.fields import from_words, to_dict
+from data.projects import project_counts
 from data.records import Snapshot
 from data.snapshots import get_snapshot, list_snapshots
 from labeling.export import FORMATS, export_snapshot
@@ -37,13 +39,23 @@ def add_words(words: Any) -> None:
 def create(arguments: argparse.Namespace, context: Context) -> Outcome:
     config = from_words(SnapshotConfig, arguments.fields)
     project = context.project(arguments.project)
-    plan = plan_snapshot(context.store, project.id, config)
+    with context.store.read() as tx:
+        n_rankings = project_counts(tx, project.id)["rankings"]
+    with ProgressLine("counting") as progress:
+        plan = plan_snapshot(
+            context.store, project.id, config, on_group=lambda n: progress.update(n, n_rankings, "rankings")
+        )
     for line in _plan_lines(plan):
         context.say(line)
     if arguments.dry_run:
         counts = {"counts": plan.counts, "examples": plan.examples}
         return Outcome({"dry_run": True, "project_id": project.id, "config": to_dict(config), **counts})
-    snapshot = freeze_snapshot(context.store, context.home, project.id, config)
+    n_used = plan.counts["rankings_used"]
+    with ProgressLine("freezing") as progress:
+        snapshot = freeze_snapshot(
+            context.store, context.home, project.id, config,
+            on_group=lambda n: progress.update(n, n_used, "rankings"),
+        )  # fmt: skip
     document = _document(snapshot, context)
     return Outcome(document, [f"frozen as snapshot {snapshot.id}", f"  files: {document['folder']}"])
 
@@ -73,7 +85,11 @@ def export(arguments: argparse.Namespace, context: Context) -> Outcome:
     target = Path(arguments.out).expanduser().absolute()
     if target.exists() and not target.is_dir():
         raise InvalidInput(f"--out {arguments.out}: that is a file; name a new folder")
-    manifest = export_snapshot(context.home, snapshot, arguments.format_name, target)
+    with ProgressLine("exporting") as progress:
+        manifest = export_snapshot(
+            context.home, snapshot, arguments.format_name, target,
+            on_row=lambda done, total: progress.update(done, total, "rows"),
+        )  # fmt: skip
     rows = ", ".join(f"{number:,} {side}" for side, number in manifest["rows"].items())
     lines = [f"exported to {target}: {rows} rows"]
     lines += [f"  left out: {number:,} {reason}" for reason, number in manifest["left_out"].items()]

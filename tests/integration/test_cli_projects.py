@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,25 @@ def test_a_wrong_snapshot_or_export_is_refused(cli: Cli, tmp_path: Path) -> None
     assert "is not empty; name a new folder" in cli.refuse("export", snapshot, "--format", "trl", "--out", out)
     assert "that is a file" in cli.refuse("export", snapshot, "--format", "trl", "--out", out / "mine.txt")
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("project")
+def test_long_work_says_on_a_terminal_how_far_it_is(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    cli.make("import", "rankings", rankings(tmp_path), "--project", "Trial")
+    snapshot = cli.make("snapshot", "create", "--project", "Trial")["id"]
+    for format_name in ("trl", "kwise"):
+        cli.make("export", snapshot, "--format", format_name, "--out", tmp_path / format_name)
+    drawn = terminal.getvalue()
+    assert "importing rankings.jsonl: 8 of 8 lines" in drawn
+    assert "counting: 8 of 8 rankings" in drawn
+    assert "freezing: 8 of 8 rankings" in drawn
+    assert "exporting: 48 of 48 rows" in drawn  # 24 pairs, read for each side
+    assert "exporting: 16 of 16 rows" in drawn
+    assert drawn.endswith("\r\x1b[K")
