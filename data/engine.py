@@ -75,7 +75,8 @@ class Tx:
         Returns how many rows went in.
         """
         build = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
-        return self._connection.execute(build(table).on_conflict_do_nothing(index_elements=keys), values).rowcount
+        statement = build(table).on_conflict_do_nothing(index_elements=keys)
+        return self._connection.execute(statement, values, execution_options={"preserve_rowcount": True}).rowcount
 
     def upsert(self, table: sa.Table, values: dict[str, Any], keys: list[str], newest_by: str | None = None) -> None:
         """Insert a row, or update the one that has the same keys; with `newest_by`, only where that column grows."""

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +24,7 @@ from data.records import Messages, Snapshot, Split
 from data.schema import snapshot
 
 GROUPS, PAIRS, MANIFEST = "groups.parquet", "pairs.parquet", "manifest.json"
-ROWS_PER_CHUNK = 5_000
+ROWS_PER_CHUNK, CHARACTERS_PER_CHUNK = 5_000, 16 * 2**20
 
 MESSAGE_LIST = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 GROUP_COLUMNS = pa.schema(
@@ -139,24 +139,62 @@ def list_snapshots(tx: Tx, project_id: str | None = None) -> list[Snapshot]:
 
 def write_parquet(path: Path, columns: pa.Schema, rows: Iterable[dict[str, Any]]) -> int:
     """Write rows to a Parquet file in chunks; return their number."""
-    written, chunk = 0, []
-    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+    with TableWriter(path, columns) as writer:
         for row in rows:
-            chunk.append(row)
-            if len(chunk) == ROWS_PER_CHUNK:
-                writer.write_table(pa.Table.from_pylist(chunk, schema=columns))
-                written, chunk = written + len(chunk), []
-        writer.write_table(pa.Table.from_pylist(chunk, schema=columns))
-    return written + len(chunk)
+            writer.add_row(row)
+    return writer.n_rows
+
+
+class TableWriter:
+    """Writes a Parquet file, a chunk of rows or a batch of columns at a time. The file is there once a row is."""
+
+    def __init__(self, path: Path, columns: pa.Schema) -> None:
+        self.n_rows = 0
+        self._path, self._columns = path, columns
+        self._writer: pq.ParquetWriter | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._n_characters = 0
+
+    def add_row(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        self._n_characters += _n_characters(row)
+        if len(self._rows) == ROWS_PER_CHUNK or self._n_characters > CHARACTERS_PER_CHUNK:
+            self._write_rows()
+
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, self._columns, compression="zstd")
+        self._writer.write_batch(batch)
+        self.n_rows += batch.num_rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._write_rows()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write_rows(self) -> None:
+        if self._rows:
+            self.add_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._columns))
+        self._rows, self._n_characters = [], 0
+
+
+def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield a Parquet file as batches of columns. Raises NotFound where there is no such file."""
+    if not path.is_file():
+        raise NotFound(f"the file {path} is missing: the snapshot's folder was moved or not copied to this machine")
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(batch_size=ROWS_PER_CHUNK)
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file without holding them all. Raises NotFound where there is no such file."""
-    if not path.is_file():
-        raise NotFound(f"the file {path} is missing: the snapshot's folder was moved or not copied to this machine")
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK):
-            yield from batch.to_pylist()
+    for batch in read_batches(path):
+        yield from batch.to_pylist()
 
 
 def read_groups(folder: Path) -> Iterator[Group]:
@@ -168,16 +206,31 @@ def read_groups(folder: Path) -> Iterator[Group]:
 def content_hash(groups: Iterable[Group]) -> str:
     """SHA-256 over the groups in their order: the same judgements, texts and splits give the same hash."""
     digest = hashlib.sha256()
+    for _ in hashed(groups, digest):
+        pass
+    return digest.hexdigest()
+
+
+def hashed(groups: Iterable[Group], digest: Any) -> Iterator[Group]:
+    """Pass groups on, and feed them to `digest`, as `content_hash` does, on the way."""
     for group in groups:
         digest.update(json.dumps(group.as_row(), sort_keys=True, ensure_ascii=False).encode())
         digest.update(b"\n")
-    return digest.hexdigest()
+        yield group
 
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _n_characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_n_characters, value.values()))
+    return sum(map(_n_characters, value)) if isinstance(value, list) else 0
 
 
 def _plain(value: Any) -> Any:

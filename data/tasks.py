@@ -35,9 +35,9 @@ def add_responses(
 
     A place that the run has sampled already keeps what it has. Raises Conflict if that is another text.
     """
-    now, ids = tx.now(), []
-    for number, each in enumerate(responses, start=start):
-        values = {
+    now = tx.now()
+    rows = [
+        {
             "id": tx.new_id(),
             "prompt_id": prompt_id,
             "fingerprint": text_fingerprint(each.text),
@@ -48,14 +48,17 @@ def add_responses(
             "sample_index": number if run_id else None,
             "created_at": now,
         }
-        if not tx.insert_ignoring(response, values, ["run_id", "prompt_id", "sample_index"]):
-            same_place = (response.c.run_id == run_id, response.c.sample_index == number)
-            kept = tx.row(sa.select(response).where(response.c.prompt_id == prompt_id, *same_place))
-            if kept is None or kept.fingerprint != values["fingerprint"]:
-                raise Conflict(f"run {run_id} has sampled another response {number} of prompt {prompt_id} already")
-            values["id"] = kept.id
-        ids.append(str(values["id"]))
-    return ids
+        for number, each in enumerate(responses, start=start)
+    ]
+    if not rows or tx.insert_ignoring(response, rows, ["run_id", "prompt_id", "sample_index"]) == len(rows):
+        return [str(row["id"]) for row in rows]
+    kept = sa.select(response.c.id, response.c.sample_index, response.c.fingerprint)
+    kept = kept.where(response.c.run_id == run_id, response.c.prompt_id == prompt_id)
+    ids = {(row.sample_index, row.fingerprint): row.id for row in tx.rows(kept)}
+    places = [(row["sample_index"], row["fingerprint"]) for row in rows]
+    if any(place not in ids for place in places):
+        raise Conflict(f"run {run_id} has sampled other responses of prompt {prompt_id} already")
+    return [ids[place] for place in places]
 
 
 def add_task(
@@ -90,14 +93,17 @@ def add_task(
     ]
     tx.execute(sa.insert(task_response), places)
     _add_slots(tx, task_id, slots)
-    return NewTask(task_id, True, tuple(positions_in(tx, task_id, fingerprints)))
+    return NewTask(task_id, True, tuple(_positions({each: place for place, each in enumerate(distinct)}, fingerprints)))
 
 
 def positions_in(tx: Tx, task_id: str, fingerprints: Sequence[str]) -> list[int | None]:
     """Where each fingerprint stands in the task; None for one that has come up before in the list."""
     columns = (task_response.c.fingerprint, task_response.c.position)
     rows = tx.rows(sa.select(*columns).where(task_response.c.task_id == task_id))
-    left: dict[str, int] = {row.fingerprint: row.position for row in rows}
+    return _positions({row.fingerprint: row.position for row in rows}, fingerprints)
+
+
+def _positions(left: dict[str, int], fingerprints: Sequence[str]) -> list[int | None]:
     return [left.pop(each, None) for each in fingerprints]
 
 
@@ -221,11 +227,11 @@ def _task_with(tx: Tx, prompt_id: str, distinct: Sequence[str]) -> str | None:
 def _add_slots(tx: Tx, task_id: str, wanted: int) -> None:
     """Free slots, until the task has so many slots."""
     last = tx.scalar(sa.select(sa.func.coalesce(sa.func.max(slot.c.slot_no), 0)).where(slot.c.task_id == task_id))
-    free = [
-        {"id": tx.new_id(), "task_id": task_id, "slot_no": n, "status": "free"} for n in range(last + 1, wanted + 1)
-    ]
-    if free:
-        tx.execute(sa.insert(slot), free)
+    if last >= wanted:
+        return
+    of_task = tx.rows(sa.select(task.c.project_id, task.c.seq).where(task.c.id == task_id))[0]
+    same = {"task_id": task_id, "project_id": of_task.project_id, "task_seq": of_task.seq, "status": "free"}
+    tx.execute(sa.insert(slot), [same | {"id": tx.new_id(), "slot_no": n} for n in range(last + 1, wanted + 1)])
 
 
 def _hash(fingerprints: Sequence[str]) -> str:

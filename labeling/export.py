@@ -5,73 +5,61 @@ trl-chat  prompt, chosen, rejected as message lists: what TRL recommends for cha
 kwise     prompt (messages), responses, ranks: whole rankings
 unpaired  prompt, completion (messages), label: first ranks are true, last ranks false, the rest is left out
 openrlhf  JSON lines with message lists under prompt, chosen, rejected
+
+One file for each side of the split that has rows: `datasets` can't load a file without any.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from data.disk import sync_file, sync_folder
 from data.errors import Conflict, InvalidInput
 from data.paths import Home
-from data.records import Messages, Snapshot, Split
-from data.snapshots import (
-    GROUPS,
-    MESSAGE_LIST,
-    PAIRS,
-    Group,
-    file_hash,
-    group_from_row,
-    read_groups,
-    read_parquet,
-    write_parquet,
-)
+from data.records import Snapshot, Split
+from data.snapshots import GROUPS, MANIFEST, MESSAGE_LIST, PAIRS, TableWriter, file_hash, read_batches, read_groups
+from labeling.tables import chat_pairs, kwise_rows, text_pairs, unpaired_rows
 
 EXPORT_VERSION = 1
-Row = dict[str, Any]
+Columns = dict[str, pa.Array]
 OnRow = Callable[[int, int], None]
 
-_PROVENANCE = [("prompt_id", pa.string()), ("ranking_id", pa.string()), ("weight", pa.float64())]
-_PAIR_IDS = [("chosen_id", pa.string()), ("rejected_id", pa.string()), ("rank_distance", pa.int32())]
+_TEXT, _LIST = pa.string(), pa.list_(pa.string())
+_ROW_IDS = {"prompt_id": _TEXT, "ranking_id": _TEXT, "weight": pa.float64()}
+_PAIR_IDS = _ROW_IDS | {"chosen_id": _TEXT, "rejected_id": _TEXT, "rank_distance": pa.int32()}
+_GROUP_IDS = _ROW_IDS | {"annotator": _TEXT}
 
 
-def _schema(columns: list[tuple[str, pa.DataType]], *, pairs: bool) -> pa.Schema:
-    return pa.schema(columns + _PROVENANCE + (_PAIR_IDS if pairs else []))
+@dataclass(frozen=True)
+class Format:
+    """What a format is made from: which file of the snapshot, how, and which columns come out and come along."""
 
+    source: str
+    make: Callable[[pa.RecordBatch, Counter[str]], tuple[Columns, pa.RecordBatch]]
+    columns: dict[str, pa.DataType]
+    ids: dict[str, pa.DataType]
+    note: str
+    suffix: str = ".parquet"
 
-_TEXT_PAIR = _schema([(name, pa.string()) for name in ("prompt", "chosen", "rejected")], pairs=True)
-_CHAT_PAIR = _schema([(name, MESSAGE_LIST) for name in ("prompt", "chosen", "rejected")], pairs=True)
-_KWISE = _schema(
-    [("prompt", MESSAGE_LIST), ("responses", pa.list_(pa.string())), ("ranks", pa.list_(pa.int32()))], pairs=False
-)
-_UNPAIRED = _schema([("prompt", MESSAGE_LIST), ("completion", MESSAGE_LIST), ("label", pa.bool_())], pairs=False)
+    def table(self, batch: pa.RecordBatch, left_out: Counter[str]) -> pa.RecordBatch:
+        """The rows that a batch of the snapshot becomes."""
+        made, along = self.make(batch, left_out)
+        arrays = [made[name] if name in made else along[name] for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-
-class _Source:
-    """The files of a snapshot. Each is read once for each side of the split; `on_row` is told how far that is."""
-
-    def __init__(self, folder: Path, counts: dict[str, Any], on_row: OnRow) -> None:
-        self.folder = folder
-        self._counts, self._on_row, self._n_read = counts, on_row, 0
-
-    def pairs(self, side: Split) -> Iterator[Row]:
-        return (row for row in self._rows(PAIRS, self._counts["pairs"]) if row["split"] == side.value)
-
-    def groups(self, side: Split) -> Iterator[Group]:
-        rows = self._rows(GROUPS, self._counts["rankings_used"])
-        return (group_from_row(row) for row in rows if row["split"] == side.value)
-
-    def _rows(self, name: str, n_rows: int) -> Iterator[Row]:
-        for row in read_parquet(self.folder / name):
-            self._n_read += 1
-            self._on_row(self._n_read, n_rows * len(Split))
-            yield row
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema(self.columns | self.ids)
 
 
 def export_snapshot(
@@ -80,113 +68,96 @@ def export_snapshot(
     """Write a snapshot in one format to the folder `target`, which must be new or empty; return the manifest.
 
     `on_row` is called with how many rows were read so far, and of how many.
-    Raises InvalidInput for an unknown format, Conflict for a folder that holds something.
+    Raises InvalidInput for an unknown format or a folder that can't be written, Conflict for one that holds something.
     """
     if format_name not in FORMATS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(FORMATS)} is needed")
-    if target.exists() and any(target.iterdir()):
+    target = target.expanduser().resolve()
+    if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise Conflict(f"{target} is not empty; name a new folder")
-    source = _Source(home.snapshot_folder(snapshot.id), snapshot.counts, on_row)
-    staging = target.with_name(f".{target.name}.part")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
+    staging = target.with_name(f".{target.name}.{snapshot.id}.part")
     try:
-        left_out = Counter[str]()
-        counts = {side.value: FORMATS[format_name](source, side, staging, left_out) for side in Split}
-        manifest = {
-            "schema_version": EXPORT_VERSION,
-            "format": format_name,
-            "statement": "rank 1 is best",
-            "ties": "a tie gives no pair",
-            "split": "by prompt",
-            "columns": COLUMN_NOTES[format_name],
-            "snapshot": {"id": snapshot.id, "content_hash": snapshot.content_hash, "counts": snapshot.counts},
-            "rows": counts,
-            "left_out": dict(left_out),
-            "files": {path.name: {"sha256": file_hash(path)} for path in sorted(staging.iterdir())},
-            "examples": _examples(source.folder),
-        }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        (staging / "manifest.json").write_text(text, encoding="utf-8")
-        if target.exists():
-            target.rmdir()
-        staging.rename(target)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        manifest = _write(home.snapshot_folder(snapshot.id), snapshot, format_name, staging, on_row)
+        _move_into_place(staging, target)
+    except OSError as error:
+        raise InvalidInput(f"{target} can't be written ({error.strerror}); name another folder") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return manifest
 
 
-def conversation_text(messages: Messages) -> str:
-    """A prompt as text: `\\n\\nHuman: ...\\n\\nAssistant:`, the convention of Anthropic's HH data. A system message
-    comes first, without a name."""
-    names = {"user": "\n\nHuman: ", "assistant": "\n\nAssistant: ", "system": ""}
-    return "".join(names[each["role"]] + each["content"] for each in messages) + "\n\nAssistant:"
+def _write(source: Path, snapshot: Snapshot, format_name: str, folder: Path, on_row: OnRow) -> dict[str, Any]:
+    chosen, left_out = FORMATS[format_name], Counter[str]()
+    total = snapshot.counts["pairs" if chosen.source == PAIRS else "rankings_used"]
+    done = 0
+    with contextlib.ExitStack() as stack:
+        writers = {side: stack.enter_context(_writer(chosen, folder / f"{side}{chosen.suffix}")) for side in Split}
+        for batch in read_batches(source / chosen.source):
+            for side, writer in writers.items():
+                own = batch.filter(pc.equal(batch["split"], side.value))
+                if own.num_rows:
+                    writer.add_batch(chosen.table(own, left_out))
+            done += batch.num_rows
+            on_row(done, total)
+    manifest = {
+        "schema_version": EXPORT_VERSION,
+        "format": format_name,
+        "statement": "rank 1 is best",
+        "ties": "a tie gives no pair",
+        "split": "by prompt",
+        "columns": chosen.note,
+        "snapshot": {"id": snapshot.id, "content_hash": snapshot.content_hash, "counts": snapshot.counts},
+        "rows": {side.value: writer.n_rows for side, writer in writers.items()},
+        "left_out": dict(left_out),
+        "files": {path.name: {"sha256": file_hash(path)} for path in sorted(folder.iterdir())},
+        "examples": _examples(source),
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False), encoding="utf-8")
+    return manifest
 
 
-def _text_pairs(row: Row) -> Row:
-    texts = {"prompt": conversation_text(row["messages"])}
-    return texts | {side: f" {row[side]}" for side in ("chosen", "rejected")} | _provenance(row)
+def _move_into_place(staging: Path, target: Path) -> None:
+    """All at once where the folder is new; into an empty one file by file, the manifest last."""
+    for path in staging.iterdir():
+        sync_file(path)
+    sync_folder(staging)
+    if not target.exists():
+        staging.rename(target)
+        return
+    for path in sorted(staging.iterdir(), key=lambda path: path.name == MANIFEST):
+        path.rename(target / path.name)
 
 
-def _chat_pairs(row: Row) -> Row:
-    sides = {side: [{"role": "assistant", "content": row[side]}] for side in ("chosen", "rejected")}
-    return {"prompt": row["messages"]} | sides | _provenance(row)
+class _Writer(Protocol):
+    n_rows: int
+
+    def add_batch(self, batch: pa.RecordBatch) -> None: ...
 
 
-def _provenance(row: Row) -> Row:
-    return {name: row[name] for name in row if name not in ("messages", "chosen", "rejected", "split", "annotator")}
+class _LinesWriter:
+    """JSON lines, one for each row."""
+
+    def __init__(self, path: Path) -> None:
+        self.n_rows, self._path = 0, path
+
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+        self.n_rows += batch.num_rows
 
 
-def _kwise_row(group: Group) -> Iterator[Row]:
-    yield {"prompt": list(group.messages), "responses": list(group.responses), "ranks": list(group.ranks)} | _ids(group)
+@contextlib.contextmanager
+def _writer(chosen: Format, path: Path) -> Iterator[_Writer]:
+    if path.suffix == ".jsonl":
+        yield _LinesWriter(path)
+    else:
+        with TableWriter(path, chosen.schema) as writer:
+            yield writer
 
 
-def _unpaired_rows(group: Group, left_out: Counter[str]) -> Iterator[Row]:
-    last = max(group.ranks)
-    for text, rank in zip(group.responses, group.ranks, strict=True):
-        if rank in (1, last):
-            answer = [{"role": "assistant", "content": text}]
-            yield {"prompt": list(group.messages), "completion": answer, "label": rank == 1} | _ids(group)
-        else:
-            left_out["responses between the first and the last rank"] += 1
-
-
-def _ids(group: Group) -> Row:
-    return {"prompt_id": group.prompt_id, "ranking_id": group.ranking_id, "weight": group.weight}
-
-
-def _write_trl(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return write_parquet(folder / f"{side}.parquet", _TEXT_PAIR, map(_text_pairs, source.pairs(side)))
-
-
-def _write_trl_chat(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return write_parquet(folder / f"{side}.parquet", _CHAT_PAIR, map(_chat_pairs, source.pairs(side)))
-
-
-def _write_kwise(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    rows = (row for group in source.groups(side) for row in _kwise_row(group))
-    return write_parquet(folder / f"{side}.parquet", _KWISE, rows)
-
-
-def _write_unpaired(source: _Source, side: Split, folder: Path, left_out: Counter[str]) -> int:
-    rows = (row for group in source.groups(side) for row in _unpaired_rows(group, left_out))
-    return write_parquet(folder / f"{side}.parquet", _UNPAIRED, rows)
-
-
-def _write_openrlhf(source: _Source, side: Split, folder: Path, _left_out: Counter[str]) -> int:
-    return _write_jsonl(folder / f"{side}.jsonl", map(_chat_pairs, source.pairs(side)))
-
-
-def _write_jsonl(path: Path, rows: Iterable[Row]) -> int:
-    number = 0
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            number += 1
-    return number
-
-
-def _examples(source: Path) -> list[Row]:
+def _examples(source: Path) -> list[dict[str, str]]:
     group = next(read_groups(source))
     order = sorted(range(len(group.ranks)), key=group.ranks.__getitem__)
     best, worst = group.responses[order[0]], group.responses[order[-1]]
@@ -194,18 +165,50 @@ def _examples(source: Path) -> list[Row]:
     return [{"prompt": prompt[:300], "best (rank 1)": best[:300], "worst (last rank)": worst[:300]}]
 
 
-FORMATS: dict[str, Callable[[_Source, Split, Path, Counter[str]], int]] = {
-    "trl": _write_trl,
-    "trl-chat": _write_trl_chat,
-    "kwise": _write_kwise,
-    "unpaired": _write_unpaired,
-    "openrlhf": _write_openrlhf,
+def _unpaired(groups: pa.RecordBatch, left_out: Counter[str]) -> tuple[Columns, pa.RecordBatch]:
+    rows, places, n_left_out = unpaired_rows(groups)
+    left_out.update({"responses between the first and the last rank": n_left_out} if n_left_out else {})
+    return rows, groups.take(places)
+
+
+_CHAT = dict.fromkeys(("prompt", "chosen", "rejected"), MESSAGE_LIST)
+FORMATS = {
+    "trl": Format(
+        PAIRS,
+        lambda pairs, _left_out: (text_pairs(pairs), pairs),
+        dict.fromkeys(("prompt", "chosen", "rejected"), _TEXT),
+        _PAIR_IDS,
+        "prompt ends with '\\n\\nAssistant:'; chosen and rejected start with a space: TRL joins them as they are",
+    ),
+    "trl-chat": Format(
+        PAIRS,
+        lambda pairs, _left_out: (chat_pairs(pairs), pairs),
+        _CHAT,
+        _PAIR_IDS,
+        "prompt: messages up to the user's; chosen, rejected: one assistant message each",
+    ),
+    "kwise": Format(
+        GROUPS,
+        lambda groups, _left_out: (kwise_rows(groups), groups),
+        {"prompt": MESSAGE_LIST, "responses": _LIST, "ranks": pa.list_(pa.int32())},
+        _GROUP_IDS,
+        "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4); annotator is a pseudonym",
+    ),
+    "unpaired": Format(
+        GROUPS,
+        _unpaired,
+        {"prompt": MESSAGE_LIST, "completion": MESSAGE_LIST, "label": pa.bool_()},
+        _ROW_IDS,
+        "label true: ranked first (ties included); false: ranked last",
+    ),
+    "openrlhf": Format(
+        PAIRS,
+        lambda pairs, _left_out: (chat_pairs(pairs), pairs),
+        _CHAT,
+        _PAIR_IDS,
+        "use with --data.prompt_key prompt --data.chosen_key chosen --data.rejected_key rejected "
+        "--data.apply_chat_template",
+        ".jsonl",
+    ),
 }
-COLUMN_NOTES = {
-    "trl": "prompt ends with '\\n\\nAssistant:'; chosen and rejected start with a space: TRL joins them as they are",
-    "trl-chat": "prompt: messages up to the user's; chosen, rejected: one assistant message each",
-    "kwise": "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4)",
-    "unpaired": "label true: ranked first (ties included); false: ranked last",
-    "openrlhf": "use with --data.prompt_key prompt --data.chosen_key chosen --data.rejected_key rejected "
-    "--data.apply_chat_template",
-}
+COLUMN_NOTES = {name: chosen.note for name, chosen in FORMATS.items()}

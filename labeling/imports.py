@@ -31,6 +31,7 @@ from labeling.readers import READERS
 ROWS_PER_TRANSACTION = 500
 MAX_PROBLEMS_SHOWN = 50
 _NumberedRow = tuple[int, dict[str, Any]]
+_ROW_ERRORS = (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 OnRow = Callable[[int], None]
 
 
@@ -165,15 +166,14 @@ def _add_ranking_row(
     tx: Tx, project_id: str, line: int, rankings: Iterator[dict[str, Any]], report: ImportReport
 ) -> None:
     """Add each ranking of a row; one that is wrong does not cost the others."""
-    n_found, n_problems = 0, report.n_problems
-    while True:
-        with _line(tx, report, line) as counts:
-            native = next(rankings, None)
-            if native is None:
-                counts["rows_without_ranking"] += n_found == 0 and report.n_problems == n_problems
-                break
-            n_found += 1
-            _add_ranking(tx, project_id, parse_ranking(native), counts)
+    n_found = 0
+    try:
+        for n_found, native in enumerate(rankings, start=1):  # noqa: B007
+            with _line(tx, report, line) as counts:
+                _add_ranking(tx, project_id, parse_ranking(native), counts)
+        report.counts.update([] if n_found else ["rows_without_ranking"])
+    except _ROW_ERRORS as error:
+        report.add_problem(_problem(line, error))
 
 
 def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int, counts: Counter[str]) -> None:
@@ -270,11 +270,15 @@ def _line(tx: Tx, report: ImportReport, line: int) -> Iterator[Counter[str]]:
     try:
         with tx.savepoint():
             yield counts
-    except (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        message = str(error) if isinstance(error, ProjectError) else f"the row is not as this format has it: {error!r}"
-        report.add_problem(Problem(line, message))
+    except _ROW_ERRORS as error:
+        report.add_problem(_problem(line, error))
     else:
         report.counts.update(+counts)
+
+
+def _problem(line: int, error: Exception) -> Problem:
+    known = isinstance(error, ProjectError)
+    return Problem(line, str(error) if known else f"the row is not as this format has it: {error!r}")
 
 
 @contextlib.contextmanager

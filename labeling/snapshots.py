@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
 from data.fields import option
@@ -30,9 +31,10 @@ from data.snapshots import (
     PAIR_COLUMNS,
     PAIRS,
     Group,
-    content_hash,
+    TableWriter,
     file_hash,
-    read_groups,
+    hashed,
+    read_batches,
     save_snapshot,
     snapshot_of_nonce,
     write_parquet,
@@ -40,6 +42,7 @@ from data.snapshots import (
 from data.tasks import get_tasks
 from labeling.pairs import count_ties, pairs_from_ranks
 from labeling.ranks import is_all_tied
+from labeling.tables import pair_batches
 
 SCHEMA_VERSION = 1
 _TASKS_AT_ONCE = 500
@@ -97,26 +100,57 @@ def freeze_snapshot(
         if found is not None:
             return found
     with store.read() as tx:
+        get_project(tx, project_id)
         snapshot_id = tx.new_id()
         staging = home.snapshot_folder(f".staging-{snapshot_id}")
         staging.mkdir(parents=True)
         try:
             counter = _Counter(count_superseded(tx, project_id), on_group)
-            groups = counter.watch(iter_groups(tx, project_id, config, counter))
+            digest = hashlib.sha256()
+            groups = hashed(counter.watch(iter_groups(tx, project_id, config, counter)), digest)
             write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in groups))
             counts = counter.as_counts()
             if not counts["pairs"]:
                 raise InvalidInput(_nothing_to_freeze(counts))
-            write_parquet(staging / PAIRS, PAIR_COLUMNS, iter_pairs(read_groups(staging)))
-            digest = content_hash(read_groups(staging))
-            _write_manifest(staging, snapshot_id, config, counts, digest, counter.examples)
-            staging.rename(home.snapshot_folder(snapshot_id))
+            _write_pairs(staging)
+            _write_manifest(staging, snapshot_id, config, counts, digest.hexdigest(), counter.examples)
+            folder = _settle(staging, home.snapshot_folder(snapshot_id))
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    with store.begin() as tx:
-        return save_snapshot(
-            tx, snapshot_id, project_id, asdict(config), counts, digest, nonce=nonce, created_by=created_by
-        )
+    saved = None
+    try:
+        with store.begin() as tx:
+            saved = save_snapshot(
+                tx,
+                snapshot_id,
+                project_id,
+                asdict(config),
+                counts,
+                digest.hexdigest(),
+                nonce=nonce,
+                created_by=created_by,
+            )
+        return saved
+    finally:
+        if saved is None or saved.id != snapshot_id:  # the row is what counts: without it, or made twice, no files stay
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_pairs(folder: Path) -> None:
+    with TableWriter(folder / PAIRS, PAIR_COLUMNS) as writer:
+        for groups in read_batches(folder / GROUPS):
+            for pairs in pair_batches(groups):
+                writer.add_batch(pairs)
+
+
+def _settle(staging: Path, folder: Path) -> Path:
+    """Move the files into place once they are on the disk: the row must not outlive them."""
+    for path in staging.iterdir():
+        sync_file(path)
+    sync_folder(staging)
+    staging.rename(folder)
+    sync_folder(folder.parent)
+    return folder
 
 
 def iter_groups(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter) -> Iterator[Group]:
@@ -140,36 +174,17 @@ def split_prompts(
 ) -> dict[str, Split]:
     """Give each wanted prompt its side: the one that its import named, else by the order of a hash.
 
-    `known`: prompt id -> (fingerprint, named split). Of n prompts without a name, round(share * n) are held out, and
-    at least one of five or more; the same prompts and seed give the same sides on any machine.
+    `known`: prompt id -> (fingerprint, named split). Of n prompts without a name, round(share * n) are held out, at
+    least one of five or more, and never all; the same prompts and seed give the same sides on any machine.
     """
     open_ones = [prompt_id for prompt_id in wanted if known[prompt_id][1] is None]
     open_ones.sort(key=lambda prompt_id: hashlib.sha256(f"{config.seed}:{known[prompt_id][0]}".encode()).digest())
     n_eval = round(config.eval_share * len(open_ones))
     if config.eval_share > 0 and len(open_ones) >= 5:
         n_eval = max(n_eval, 1)
+    n_eval = min(n_eval, max(len(open_ones) - 1, 0))
     sides = {prompt_id: Split.EVAL if place < n_eval else Split.TRAIN for place, prompt_id in enumerate(open_ones)}
     return sides | {prompt_id: side for prompt_id in wanted if (side := known[prompt_id][1]) is not None}
-
-
-def iter_pairs(groups: Iterator[Group]) -> Iterator[dict[str, Any]]:
-    """The preference pairs of groups, as rows of pairs.parquet. A pair's weight is its group's over its pairs."""
-    for group in groups:
-        pairs = pairs_from_ranks(group.ranks)
-        for pair in pairs:
-            yield {
-                "prompt_id": group.prompt_id,
-                "ranking_id": group.ranking_id,
-                "split": group.split.value,
-                "messages": list(group.messages),
-                "chosen": group.responses[pair.chosen],
-                "rejected": group.responses[pair.rejected],
-                "chosen_id": group.response_ids[pair.chosen],
-                "rejected_id": group.response_ids[pair.rejected],
-                "rank_distance": pair.rank_distance,
-                "annotator": group.annotator,
-                "weight": group.weight / len(pairs),
-            }
 
 
 def pseudonym(key: str, annotator_id: str) -> str:

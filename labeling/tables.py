@@ -1,0 +1,110 @@
+"""Groups as pairs and as the rows of exports, a batch of columns at a time: ten million rows are too many one by one.
+
+Columns are those of `data.snapshots`. What a pair is says `labeling.pairs`; here it is only carried out on tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data.records import Messages
+from data.snapshots import MESSAGE_LIST, PAIR_COLUMNS
+from labeling.pairs import Pair, pairs_from_ranks
+
+_MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
+
+
+def pair_batches(groups: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The preference pairs of groups, as rows of pairs.parquet. A pair's weight is its group's over its pairs.
+
+    Groups with long texts come in several batches.
+    """
+    ranks = [tuple(each) for each in groups["ranks"].to_pylist()]
+    widest = max(map(len, ranks), default=0)
+    if groups.num_rows > 1 and groups.nbytes * widest > _MAX_BYTES:
+        half = groups.num_rows // 2
+        yield from pair_batches(groups.slice(0, half))
+        yield from pair_batches(groups.slice(half))
+        return
+    pairs = [_pairs(each) for each in ranks]
+    counts = np.array([len(each) for each in pairs], dtype=np.int64)
+    starts = np.cumsum([0, *map(len, ranks)])[:-1].repeat(counts)
+    flat = np.array([each for group in pairs for each in group], dtype=np.int64).reshape(-1, 3)
+    place = pa.array(np.arange(len(pairs)).repeat(counts))
+    columns = {name: groups[name].take(place) for name in ("prompt_id", "ranking_id", "split", "messages", "annotator")}
+    for number, side in enumerate(("chosen", "rejected")):
+        at = pa.array(starts + flat[:, number])
+        columns[side] = groups["responses"].flatten().take(at)
+        columns[f"{side}_id"] = groups["response_ids"].flatten().take(at)
+    columns["rank_distance"] = pa.array(flat[:, 2].astype(np.int32))
+    columns["weight"] = pa.array(groups["weight"].to_numpy().repeat(counts) / counts.repeat(counts))
+    yield pa.RecordBatch.from_arrays([columns[name] for name in PAIR_COLUMNS.names], schema=PAIR_COLUMNS)
+
+
+@lru_cache(maxsize=10_000)
+def _pairs(ranks: tuple[int, ...]) -> list[Pair]:
+    return pairs_from_ranks(ranks)
+
+
+def text_pairs(pairs: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Prompt, chosen and rejected as texts that can be joined as they are."""
+    return {"prompt": _conversations(pairs)} | {
+        side: pc.binary_join_element_wise(pa.scalar(" "), pairs[side], pa.scalar("")) for side in ("chosen", "rejected")
+    }
+
+
+def chat_pairs(pairs: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Prompt, chosen and rejected as lists of messages."""
+    return {"prompt": pairs["messages"]} | {side: as_messages(pairs[side]) for side in ("chosen", "rejected")}
+
+
+def kwise_rows(groups: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Whole rankings."""
+    return {"prompt": groups["messages"], "responses": groups["responses"], "ranks": groups["ranks"]}
+
+
+def unpaired_rows(groups: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array, int]:
+    """First ranks as true, last ranks as false; also each row's group, and how many responses between are left out."""
+    kept, labels, places, start = [], [], [], 0
+    for place, ranks in enumerate(groups["ranks"].to_pylist()):
+        for number, rank in enumerate(ranks):
+            if rank in (1, max(ranks)):
+                kept.append(start + number)
+                labels.append(rank == 1)
+                places.append(place)
+        start += len(ranks)
+    rows = {
+        "prompt": groups["messages"].take(pa.array(places, pa.int64())),
+        "completion": as_messages(groups["responses"].flatten().take(pa.array(kept, pa.int64()))),
+        "label": pa.array(labels, pa.bool_()),
+    }
+    return rows, pa.array(places, pa.int64()), start - len(kept)
+
+
+def as_messages(texts: pa.StringArray) -> pa.ListArray:
+    """Each text as a list of one assistant's message."""
+    roles = pa.array(["assistant"]).take(pa.array(np.zeros(len(texts), dtype=np.int64)))
+    messages = pa.StructArray.from_arrays([roles, texts], fields=list(MESSAGE_LIST.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(texts) + 1, dtype=np.int32)), messages).cast(MESSAGE_LIST)
+
+
+def conversation_text(messages: Messages) -> str:
+    """A prompt as text: `\\n\\nHuman: ...\\n\\nAssistant:`, the convention of Anthropic's HH data. A system message
+    comes first, without a name."""
+    names = {"user": "\n\nHuman: ", "assistant": "\n\nAssistant: ", "system": ""}
+    return "".join(names[each["role"]] + each["content"] for each in messages) + "\n\nAssistant:"
+
+
+def _conversations(pairs: pa.RecordBatch) -> pa.Array:
+    """The prompts as texts, each made once: the pairs of a prompt follow each other."""
+    codes: Any = pairs["prompt_id"].dictionary_encode()
+    indices = codes.indices.to_numpy()
+    _, first = np.unique(indices, return_index=True)
+    prompts = pairs["messages"].take(pa.array(first)).to_pylist()
+    return pa.array([conversation_text(tuple(each)) for each in prompts]).take(codes.indices)
