@@ -61,7 +61,7 @@ def queue_run(
         values = to_dict(config)
         if values.get("model") == "":
             values["model"] = _model_to_start_from(tx, project_id, reward_run)
-        _check_models(tx, values)
+        _settle_models(tx, values)
         return create_run(
             tx,
             kind,
@@ -148,8 +148,11 @@ def _model_to_start_from(tx: Tx, project_id: str | None, reward_run: Run | None)
     return sampled[0][0] if sampled else DEMO_MODEL
 
 
-def _check_models(tx: Tx, values: dict[str, Any]) -> None:
-    """Refuse at once what could only fail later: run:ID of a run without a model, a folder that is not there."""
+def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
+    """Write models so that a worker anywhere finds the same: whole run ids, absolute folders.
+
+    Refuses at once what could only fail later: run:ID of a run without a model, a folder that is not there.
+    """
     for name in ("model", "model_a", "model_b"):
         value = values.get(name)
         if name == "model_b" and value == "":
@@ -161,5 +164,8 @@ def _check_models(tx: Tx, values: dict[str, Any]) -> None:
             if found.status is not RunStatus.SUCCEEDED or found.kind not in (RunKind.PPO, RunKind.SFT, RunKind.DPO):
                 wrong = f"a {found.kind} run that has {found.status}"
                 raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, sft or dpo run is needed")
-        elif value.startswith(("/", "./", "../", "~")) and not Path(value).expanduser().is_dir():
+            values[name] = f"run:{found.id}"
+        elif value != DEMO_MODEL and (folder := Path(value).expanduser()).is_dir():
+            values[name] = str(folder.absolute())
+        elif value.startswith(("/", "./", "../", "~")):
             raise InvalidInput(f"{name} = {value!r}: there is no such folder")

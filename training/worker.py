@@ -20,6 +20,7 @@ from typing import Any
 
 from data.errors import Fenced, ProjectError
 from data.fields import from_dict
+from data.packages import check_packages
 from data.paths import STORE_VARIABLE, Home, open_home
 from data.records import FailureKind, RunKind, RunStatus
 from data.runs import finish_run, get_run
@@ -48,6 +49,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("run_id")
     parser.add_argument("--epoch", type=int, required=True)
     arguments = parser.parse_args(words)
+    check_packages()
     _die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stdout)
     home = open_home()

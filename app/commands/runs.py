@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +26,12 @@ from app.commands.fields import add_set, field_lines
 from app.commands.waiting import WAIT_HELP, look_at, wait
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
-from data.files import read_rows
+from data.ids import new_id
 from data.metrics import metrics_of
 from data.records import Run, RunKind
 from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
+from labeling.handover import hand_over
+from labeling.imports import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, DEMO_MODEL, TrainConfig
 from training.launch import queue_run
 
@@ -105,21 +111,24 @@ def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
-    base = {"prompts_file": str(_readable(arguments.prompts))} if arguments.prompts else {}
-    config: Any = from_words(CONFIGS[arguments.kind], arguments.fields, base)
-    run = queue_run(
-        context.store, arguments.kind, config, snapshot_id=arguments.snapshot, reward_run_id=arguments.reward_run
-    )
-    return _queued(context, run, arguments.wait)
+    config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
+    with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
+        if file is not None:
+            config = replace(config, prompts_file=file)
+        run = queue_run(
+            context.store, arguments.kind, config, snapshot_id=arguments.snapshot, reward_run_id=arguments.reward_run
+        )
+    outcome = _queued(context, run, arguments.wait)
+    return replace(outcome, document=outcome.document | report)
 
 
 def score(arguments: argparse.Namespace, context: Context) -> Outcome:
-    source = _readable(arguments.file)
     out = Path(arguments.out).expanduser().absolute() if arguments.out else None
     if out is not None and out.exists():
         raise Conflict(f"--out {arguments.out}: it exists already; name a new file")
-    config = CONFIGS[RunKind.SCORE](input_file=str(source))
-    run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=arguments.reward_run)
+    with _handed_over(context, arguments.file, with_responses=True) as (file, report):
+        config = CONFIGS[RunKind.SCORE](input_file=file)
+        run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=arguments.reward_run)
     outcome = wait(context, run)
     if outcome.status:
         return outcome
@@ -132,7 +141,8 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
         _copy(scores, out)
     place = str(out or scores)
     return Outcome(
-        outcome.document | {"file": place}, [f"the scores are in {place}", *counted(outcome.document["result"])]
+        outcome.document | report | {"file": place},
+        [f"the scores are in {place}", *counted(outcome.document["result"])],
     )
 
 
@@ -184,11 +194,30 @@ def _queued(context: Context, run: Run, is_waited_for: bool) -> Outcome:
     return wait(context, run)
 
 
-def _readable(name: str) -> Path:
-    """The path of a file of rows. Raises InvalidInput for what would fail the run: missing, empty, not UTF-8."""
-    path = existing_file(name)
-    next(iter(read_rows(path)), None)
-    return path
+@contextlib.contextmanager
+def _handed_over(
+    context: Context, name: str | None, *, with_responses: bool
+) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Put a person's file into the home folder as runs read it; what is wrong with its lines is said and reported.
+
+    Yields its path and the report; without a name, nothing. The file is removed again if the block raises.
+    """
+    if name is None:
+        yield None, {}
+        return
+    source = existing_file(name)
+    target = context.home.uploads / f"{new_id(time.time())}.jsonl"
+    try:
+        n_rows, problems = hand_over(source, target, with_responses=with_responses)
+        shown = problems[:MAX_PROBLEMS_SHOWN]
+        for problem in shown:
+            context.say(f"{source.name}, line {problem.line}: {problem.message}; left out")
+        if len(problems) > len(shown):
+            context.say(f"{source.name}: {len(problems) - len(shown):,} more lines are left out")
+        yield str(target), {"input": {"rows": n_rows, "refused": len(problems), "problems": as_document(shown)}}
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
 
 
 def _copy(source: Path, target: Path) -> None:

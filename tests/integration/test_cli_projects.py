@@ -255,6 +255,6 @@ def test_long_work_says_on_a_terminal_how_far_it_is(cli: Cli, tmp_path: Path, mo
     assert "importing rankings.jsonl: 8 of 8 lines" in drawn
     assert "counting: 8 of 8 rankings" in drawn
     assert "freezing: 8 of 8 rankings" in drawn
-    assert "exporting: 48 of 48 rows" in drawn  # 24 pairs, read for each side
-    assert "exporting: 16 of 16 rows" in drawn
+    assert "exporting: 24 of 24 rows" in drawn
+    assert "exporting: 8 of 8 rows" in drawn
     assert drawn.endswith("\r\x1b[K")

@@ -84,6 +84,26 @@ def test_sampling_is_queued_with_the_project_s_k(cli: Cli, sqlite_store: Store) 
     assert asked["split"] == "train"
 
 
+def test_models_are_written_so_that_a_worker_anywhere_finds_them(
+    cli: Cli, sqlite_store: Store, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    factories.make_project(sqlite_store, "Trial")
+    for written in ("models/mine", "./models/mine"):
+        made = cli.make("sample", "--project", "Trial", "--model", written)
+        assert made["config"]["model"] == str(tmp_path / "models" / "mine")
+        cli.make("runs", "cancel", made["id"])
+    tuned = cli.make("train", "sft", "--snapshot", snapshot.id, "--set", "model=org/name")
+    assert tuned["config"]["model"] == "org/name"
+    with sqlite_store.begin() as tx:
+        claimed = claim_run(tx, "test")
+    assert claimed is not None
+    end(sqlite_store, claimed, RunStatus.SUCCEEDED)
+    made = cli.make("sample", "--project", "Trial", "--model", f"run:{tuned['id'][-6:]}")
+    assert made["config"]["model"] == f"run:{tuned['id']}"
+
+
 @pytest.mark.parametrize("kind", ["reward", "sft", "dpo"])
 def test_training_is_queued(cli: Cli, snapshot: Snapshot, kind: str) -> None:
     made = cli.make("train", kind, "--snapshot", snapshot.id, "--set", "learning_rate=3e-5", "adapter=full")
@@ -92,16 +112,22 @@ def test_training_is_queued(cli: Cli, snapshot: Snapshot, kind: str) -> None:
 
 
 def test_ppo_is_queued_with_its_own_prompts(
-    cli: Cli, snapshot: Snapshot, reward_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, home: Home, snapshot: Snapshot, reward_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n')
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "one"}\n{"prompt": " "}\n{"question": "three"}\n')
     monkeypatch.chdir(tmp_path)
     words = ("train", "ppo", "--snapshot", snapshot.id, "--reward-run", reward_run.id[-6:])
     made = cli.make(*words, "--prompts", "prompts.jsonl", "--set", "kl_target=none")
     assert made["reward_run_id"] == reward_run.id
-    assert made["config"]["prompts_file"] == str(tmp_path / "prompts.jsonl")
+    assert made["input"] == {"rows": 2, "refused": 1, "problems": [{"line": 2, "message": "the prompt is empty"}]}
+    handed = [json.loads(line) for line in Path(made["config"]["prompts_file"]).read_text().splitlines()]
+    assert [row["messages"][0]["content"] for row in handed] == ["one", "three"]
+    assert Path(made["config"]["prompts_file"]).parent == home.uploads
     (tmp_path / "prompts.jsonl").write_text("")
     assert "prompts.jsonl: the file is empty" in cli.refuse(*words, "--prompts", "prompts.jsonl")
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": ""}\n')
+    assert "no row can be used; line 1: the prompt is empty" in cli.refuse(*words, "--prompts", "prompts.jsonl")
+    assert len(list(home.uploads.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -228,7 +254,8 @@ def test_scores_are_copied_to_where_they_are_wanted(
     source.write_text('{"prompt": "one", "responses": ["a"]}\n')
 
     def score(run: Run) -> None:
-        assert run.config["input_file"] == str(source)
+        (row,) = Path(run.config["input_file"]).read_text().splitlines()
+        assert json.loads(row)["responses"] == ["a"]
         assert run.reward_run_id == reward_run.id
         folder = home.run_folder(run.id)
         folder.mkdir()
