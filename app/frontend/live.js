@@ -95,8 +95,8 @@ class View {
         card.plot = newPlot(card, this);
       }
       if (this.range) card.plot.setScale("x", this.range);
-      legend(card, null);
-      card.body.setAttribute("aria-label", `${chart.title}. ${card.legend.innerText.replaceAll("\n", " ")}`);
+      legend(card, card.plot.cursor.idx);
+      card.body.setAttribute("aria-label", `${chart.title}, ${card.step.textContent}: ${card.legend.innerText.replaceAll("\n", " ")}`);
     }
   }
 
@@ -127,8 +127,10 @@ function newCard(grid, chart) {
   const body = element("div", "plot");
   body.setAttribute("role", "img");
   const css = (name, other) => getComputedStyle(body).getPropertyValue(name).trim() || other;
-  const card = { body, css, legend: element("div", "legend") };
-  box.append(element("h4", "", chart.title), element("p", "note", chart.note), body, card.legend);
+  const card = { body, css, step: element("span", "step"), legend: element("div", "legend") };
+  const head = element("h4", "", chart.title);
+  head.append(card.step);
+  box.append(head, element("p", "note", chart.note), body, card.legend);
   grid.append(box);
   return card;
 }
@@ -150,6 +152,7 @@ function newPlot(card, view) {
     width: card.body.clientWidth || 300,
     height: HEIGHT,
     legend: { show: false },
+    padding: [8, 10, 0, 0],
     series: [{}, ...lines],
     scales: { x: { time: false } },
     axes: [
@@ -193,7 +196,8 @@ function legend(card, place) {
     part.append(mark, `${label} `, element("b", "", found < 0 ? "-" : short(y[found])));
     return part;
   });
-  card.legend.replaceChildren(...parts, element("span", "step", `step ${x[at]}`));
+  card.legend.replaceChildren(...parts);
+  card.step.textContent = `step ${x[at]}`;
 }
 
 // Curves that have points at different steps, on one axis: undefined where a curve has no point, null for a gap.

@@ -92,6 +92,9 @@ def _number_widget(info: FieldInfo, key: str, start: Any, label: str, about: str
     size: int | float = 1
     if of is float:
         size = abs(start or 0.0) / 10 or 0.01
+    if info.optional and start is not None:  # a widget with a default can't be emptied: the start goes in by the state
+        st.session_state.setdefault(key, of(start))
+        start = None
     return st.number_input(
         label,
         min_value=low,

@@ -54,6 +54,9 @@ COUNT_WORDS = {
     "rankings": "New rankings",
     "skips": "New skips",
     "doubles": "Doubles left out",
+    "repaired": "Rows with broken characters",
+    "rows_without_ranking": "Rows without a ranking",
+    "flags_left_out": "Rankings whose flags were left out",
 }
 GOES_IN = ("new", "tasks", "rankings", "skips")
 
@@ -167,7 +170,8 @@ def show_report(report: ImportReport) -> None:
 def _show_problems(report: ImportReport) -> None:
     hidden = report.n_problems - len(report.problems)
     st.caption(f"Refused rows{f', the first {len(report.problems)} of {report.n_problems:,}' if hidden else ''}")
-    table = pd.DataFrame([(problem.line, problem.message) for problem in report.problems], columns=["line", "problem"])
+    rows = sorted((problem.line, problem.message) for problem in report.problems)
+    table = pd.DataFrame(rows, columns=["line", "problem"])
     st.dataframe(
         table,
         hide_index=True,

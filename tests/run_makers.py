@@ -1,0 +1,69 @@
+"""Runs in any state for tests of screens, made by the functions that a worker uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data.fields import to_dict
+from data.metrics import report_step
+from data.records import FailureKind, Project, Run, RunKind, RunStatus, Snapshot
+from data.runs import claim_run, create_run, finish_run, get_run
+from data.store import Store
+from training.config import CONFIGS
+
+
+def queued(
+    store: Store,
+    kind: RunKind,
+    project: Project | None = None,
+    *,
+    snapshot: Snapshot | None = None,
+    reward_run: Run | None = None,
+    **changes: Any,
+) -> Run:
+    """A queued run with the default configuration and the changes."""
+    project_id = snapshot.project_id if snapshot else project.id if project else None
+    with store.begin() as tx:
+        return create_run(
+            tx,
+            kind,
+            to_dict(CONFIGS[kind](**changes)),
+            project_id=project_id,
+            snapshot_id=snapshot.id if snapshot else None,
+            reward_run_id=reward_run.id if reward_run else None,
+        )
+
+
+def running(store: Store, kind: RunKind, project: Project | None = None, **words: Any) -> Run:
+    """A run that a worker has claimed."""
+    run = queued(store, kind, project, **words)
+    with store.begin() as tx:
+        claimed = claim_run(tx, "test worker")
+    assert claimed is not None
+    assert claimed.id == run.id, "an older run was in the queue"
+    return claimed
+
+
+def report(store: Store, run: Run, step: int, total: int | None = 10, **parts: Any) -> None:
+    """Report a step of the run: `metrics` and `samples`."""
+    with store.begin() as tx:
+        words = {"metrics": {}, "samples": []} | parts
+        report_step(tx, run.id, run.epoch, step, total_steps=total, **words)
+
+
+def ended(
+    store: Store,
+    kind: RunKind,
+    project: Project | None = None,
+    status: RunStatus = RunStatus.SUCCEEDED,
+    *,
+    result: dict[str, Any] | None = None,
+    error: FailureKind | None = None,
+    message: str | None = None,
+    **words: Any,
+) -> Run:
+    """A run that has ended."""
+    run = running(store, kind, project, **words)
+    with store.begin() as tx:
+        finish_run(tx, run.id, run.epoch, status, result=result, error_kind=error, error_message=message)
+        return get_run(tx, run.id)

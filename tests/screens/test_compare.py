@@ -1,0 +1,107 @@
+"""Compare: queueing a comparison, and its texts side by side with their scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from factories import make_person, make_project, make_snapshot
+from hostile import HOSTILE, markdown_of
+from run_makers import ended, report, running
+
+from app.screens.compare import better_side, pair_up
+from data.paths import Home
+from data.prompts import prompt_id_of
+from data.records import NewPrompt, NewResponse, Role, RunKind
+from data.runs import list_runs
+from data.store import Store
+from data.tasks import add_task
+
+
+def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
+    app = run_lines(make_person(sqlite_store), "from app.screens.compare import render\nrender()")
+    assert "needs the role researcher" in app.exception[0].message
+
+
+def test_a_comparison_is_queued_once(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    policy = ended(sqlite_store, RunKind.PPO, snapshot=snapshot, reward_run=reward)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
+    assert not app.exception
+    assert app.get_by_key("compare.model_a").value == "demo"
+    assert app.get_by_key("compare.model_b").value == f"run:{policy.id}"
+    assert app.get_by_key("compare.reward").value == reward.id
+    nonce = app.session_state["compare.nonce"]
+    app.get_by_key("compare.prompt").set_value("Name a river.")
+    _start(app)
+    assert not app.exception
+    app.session_state["compare.nonce"] = nonce
+    app.run()
+    _start(app)
+    with sqlite_store.read() as tx:
+        (run,) = list_runs(tx, kinds=(RunKind.COMPARE,))
+    assert run.reward_run_id == reward.id
+    assert run.project_id == snapshot.project_id
+    assert (run.config["model_a"], run.config["model_b"]) == ("demo", f"run:{policy.id}")
+    assert run.config["prompt"] == "Name a river."
+    assert app.get_by_key("compare.run").value == run.id
+
+
+def test_a_model_that_is_not_there_is_refused_and_scores_may_be_left_out(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
+    project = make_project(sqlite_store)
+    here, gone = str(home.root / "mine"), "/no/such/folder"
+    with sqlite_store.begin() as tx:
+        prompt_id = prompt_id_of(tx, project.id, NewPrompt(({"role": "user", "content": "Hi"},)))
+        add_task(tx, project.id, prompt_id, [NewResponse("a", here), NewResponse("b", gone)], slots=1)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
+    app.get_by_key("compare.model_b").set_value(gone)
+    _start(app)
+    assert "there is no such folder" in app.error[0].value.replace("\\", "")
+    (home.root / "mine").mkdir()
+    app.get_by_key("compare.model_b").set_value(here)
+    _start(app)
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        (run,) = list_runs(tx)
+    assert (run.config["model_b"], run.reward_run_id) == (here, None)
+
+
+def test_texts_stand_side_by_side_with_their_scores(sqlite_store: Store, open_app: Any) -> None:
+    run = running(sqlite_store, RunKind.COMPARE, make_project(sqlite_store), model_b="b/b")
+    samples = [
+        {"prompt": HOSTILE[0], "side": "a", "response": HOSTILE[1], "score": 0.5, "n_tokens": 3, "ended": True},
+        {"prompt": HOSTILE[0], "side": "b", "response": HOSTILE[2], "score": 1.5, "n_tokens": 4, "ended": False},
+        {"prompt": [{"role": "user", "content": "two"}], "side": "a", "response": "only A so far"},
+    ]
+    report(sqlite_store, run, 1, samples=samples)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
+    assert not app.exception
+    assert {text.value for text in app.text} >= {*HOSTILE[:3], "two", "only A so far"}
+    assert not any(text in markdown_of(app) for text in HOSTILE)
+    assert {metric.label: metric.value for metric in app.metric} == {
+        "Mean score of A": "0.5", "Mean score of B": "1.5", "A scores higher": "0 of 1", "B scores higher": "1 of 1",
+    }  # fmt: skip
+    captions = [caption.value for caption in app.caption]
+    assert "4 tokens, cut at the limit" in captions
+    assert "Not sampled yet." in captions
+
+
+def test_samples_pair_by_prompt_and_the_higher_score_is_better() -> None:
+    pairs = pair_up(
+        [
+            {"prompt": "p", "side": "B", "response": "1", "score": 1},
+            {"prompt": "q", "side": "a", "response": "2"},
+            {"prompt": "p", "side": "a", "response": "3", "score": 0.5},
+            {"prompt": "p", "side": "c", "response": "no such side"},
+        ]
+    )
+    assert [prompt for prompt, _ in pairs] == ["p", "q"]
+    assert better_side(pairs[0][1]) == "b"
+    assert better_side(pairs[1][1]) is None
+    assert better_side({"a": {"score": 1.0}, "b": {"score": 1.0}}) is None
+
+
+def _start(app: Any) -> None:
+    next(button for button in app.button if button.key and button.key.startswith("compare.start.")).click().run()

@@ -1,0 +1,125 @@
+"""Train: the forms made from the configurations, what they need, and that a double click starts one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from factories import make_person, make_project, make_snapshot
+from run_makers import ended
+
+from data.fields import describe
+from data.paths import Home
+from data.records import Role, RunKind, RunStatus
+from data.runs import list_runs
+from data.store import Store
+from training.config import CONFIGS
+
+KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+
+
+def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
+    app = run_lines(make_person(sqlite_store), "from app.screens.train import render\nrender()")
+    assert "needs the role researcher" in app.exception[0].message
+
+
+def test_without_a_snapshot_the_page_leads_to_one(sqlite_store: Store, open_app: Any) -> None:
+    make_project(sqlite_store)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "train")
+    assert not app.exception
+    assert app.get_by_key("train.to_snapshots").label == "Freeze a snapshot"
+
+
+def test_ppo_without_a_reward_model_leads_to_one(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    make_snapshot(sqlite_store, home)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "train")
+    app.get_by_key("train.kind").set_value(RunKind.PPO.value).run()
+    assert not _starts(app)
+    app.get_by_key("train.to_reward").click().run()
+    assert not app.exception
+    assert app.session_state["train.kind"] == RunKind.REWARD.value
+    assert len(_starts(app)) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_field_of_a_kind_is_in_its_form(sqlite_store: Store, home: Home, open_app: Any, kind: RunKind) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    app = _page(sqlite_store, open_app, kind)
+    assert not app.exception
+    for info in describe(CONFIGS[kind]):
+        widget = app.get_by_key(f"train.{kind}.{snapshot.project_id}.{info.name}")
+        if info.type in (int, float, bool) or info.choices:
+            assert widget.value == info.default, info.name
+        assert f"--set {info.name}=" in widget.help
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, open_app: Any, kind: RunKind) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    who = make_person(sqlite_store, Role.RESEARCHER)
+    app = _page(sqlite_store, open_app, kind, who)
+    key = f"train.{kind}.{snapshot.project_id}"
+    app.get_by_key(f"{key}.learning_rate").set_value(3e-6)
+    app.get_by_key(f"{key}.adapter").set_value("full")
+    if kind is RunKind.PPO:
+        app.get_by_key(f"{key}.kl_target").set_value(6.0)
+        app.get_by_key(f"{key}.value_clip_range").set_value(None)
+    _starts(app)[0].click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        run = list_runs(tx, status=RunStatus.QUEUED)[0]
+    assert (run.kind, run.snapshot_id, run.created_by) == (kind, snapshot.id, who.id)
+    assert run.reward_run_id == (reward.id if kind is RunKind.PPO else None)
+    assert (run.config["learning_rate"], run.config["adapter"], run.config["model"]) == (3e-6, "full", "test/model")
+    if kind is RunKind.PPO:
+        assert (run.config["kl_target"], run.config["value_clip_range"]) == (6.0, None)
+    assert app.query_params["run"] == run.id, "the run's own page is open"
+    assert any(run.id[-6:] in title.value for title in app.title)
+
+
+def test_two_clicks_start_one_run(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    make_snapshot(sqlite_store, home)
+    app = _page(sqlite_store, open_app, RunKind.REWARD)
+    nonce = app.session_state["train.nonce"]
+    _starts(app)[0].click().run()
+    assert "train.nonce" not in app.session_state, "the next form is another one"
+    app.session_state["train.nonce"] = nonce  # as if the second click had left before the first one's answer came
+    app.switch_page("screens/train.py").run()
+    _starts(app)[0].click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        assert len(list_runs(tx)) == 1
+
+
+def test_a_refused_setting_starts_nothing(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    app = _page(sqlite_store, open_app, RunKind.REWARD)
+    app.get_by_key(f"train.reward.{snapshot.project_id}.batch_prompts").set_value(7)
+    _starts(app)[0].click().run()
+    assert "7 is not divisible by" in app.error[0].value.replace("\\", "")
+    with sqlite_store.read() as tx:
+        assert not list_runs(tx)
+
+
+def test_the_address_presets_the_form(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    old = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER))
+    app.switch_page("screens/train.py")
+    app.query_params["kind"] = "ppo"
+    app.query_params["reward"] = old.id
+    app.run()
+    assert app.get_by_key("train.kind").value == "ppo"
+    assert app.get_by_key("train.reward").value == old.id
+
+
+def _page(store: Store, open_app: Any, kind: RunKind, who: Any = None) -> Any:
+    app = open_app(who or make_person(store, Role.RESEARCHER), "train")
+    return app.get_by_key("train.kind").set_value(kind.value).run()
+
+
+def _starts(app: Any) -> list[Any]:
+    return [button for button in app.button if button.key and button.key.startswith("train.start.")]
