@@ -14,7 +14,8 @@ from data.records import Run, RunEvent, RunKind, RunStatus
 RUN = Run(
     id="0123456789abcdef", kind=RunKind.SFT, status=RunStatus.RUNNING, project_id="p", snapshot_id=None,
     reward_run_id=None, config={}, versions={}, result={}, epoch=1, attempt=1, step=0, total_steps=None,
-    created_at=100.0, started_at=None, heartbeat_at=None, lease_until=None, ended_at=None, cancel_requested_at=None, error_kind=None,
+    created_at=100.0, started_at=None,
+    heartbeat_at=None, lease_until=None, ended_at=None, cancel_requested_at=None, error_kind=None,
     error_message=None, created_by=None,
 )  # fmt: skip
 
