@@ -280,7 +280,4 @@ def _broken_rule(error: IntegrityError) -> str:
 
 def without_password(url: str) -> str:
     """An address of a store as it may be shown."""
-    parts = sa.make_url(url)
-    if "password" in parts.query:
-        parts = parts.update_query_dict({"password": "***"})
-    return parts.render_as_string(hide_password=True)
+    return sa.make_url(url).difference_update_query(["password"]).render_as_string(hide_password=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -119,6 +120,8 @@ def _checked(info: FieldInfo, value: Any) -> Any:
         value = float(value)
     if not isinstance(value, info.type) or (isinstance(value, bool) and info.type is not bool):
         raise InvalidConfig(f"{info.name} = {value!r}: {_kind(info)} is needed")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidConfig(f"{info.name} = {value}: a finite number is needed")
     if info.choices and value not in info.choices:
         raise InvalidConfig(f"{info.name} = {value!r}: one of {', '.join(info.choices)} is needed")
     low, high = info.min, info.max
