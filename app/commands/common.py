@@ -151,16 +151,32 @@ def table(rows: list[tuple[Any, ...]], header: tuple[str, ...]) -> list[str]:
 
 
 def counted(counts: dict[str, Any], indent: str = "  ") -> list[str]:
-    """Counts as lines, one each, those inside a count below it."""
+    """Counts as lines in words, one each, those inside a count below it."""
     lines = []
     for name, value in counts.items():
         words = name.replace("_", " ")
         if isinstance(value, dict):
             lines += [f"{indent}{words}:", *counted(value, indent + "  ")]
         else:
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            lines.append(f"{indent}{words}: {f'{value:,}' if is_count else value}")
+            lines.append(f"{indent}{words}: {value:,}")
     return lines
+
+
+def named(values: dict[str, Any], indent: str = "  ") -> list[str]:
+    """Values as lines under their exact names, as `--set` and the documentation have them."""
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{name}:", *named(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name}: {_shown(value)}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def existing_file(name: str) -> Path:

@@ -18,8 +18,8 @@ from app.commands.common import (
     add_group,
     add_word,
     as_document,
-    counted,
     existing_file,
+    named,
     table,
 )
 from app.commands.fields import add_set, field_lines
@@ -142,7 +142,7 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
     place = str(out or scores)
     return Outcome(
         outcome.document | report | {"file": place},
-        [f"the scores are in {place}", *counted(outcome.document["result"])],
+        [f"the scores are in {place}", *named(outcome.document["result"])],
     )
 
 
@@ -168,7 +168,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
         lines.append(f"  {run.error_kind}: {run.error_message}")
     for title, values in (("asked", run.config), ("result", run.result), ("metrics, at their last step", latest)):
         if values:
-            lines += [f"  {title}:", *counted(values, "    ")]
+            lines += [f"  {title}:", *named(values, "    ")]
     lines += ["  events:", *(f"    {event.seq}. {event.kind} {event.detail or ''}".rstrip() for event in events)]
     return Outcome(document, lines)
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, table
+from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, named, table
 from app.commands.fields import add_set, field_lines
 from app.progress import ProgressLine
 from data.errors import InvalidInput
@@ -74,7 +74,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     with context.store.read() as tx:
         snapshot = get_snapshot(tx, arguments.id)
     document = _document(snapshot, context)
-    lines = [f"snapshot {snapshot.id}", *counted(snapshot.counts), "  made with:", *counted(snapshot.config, "    ")]
+    lines = [f"snapshot {snapshot.id}", *counted(snapshot.counts), "  made with:", *named(snapshot.config, "    ")]
     lines += [f"  content hash: {snapshot.content_hash}", f"  files: {document['folder']}"]
     return Outcome(document, lines)
 

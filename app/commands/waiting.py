@@ -14,6 +14,7 @@ from data.runs import get_run, list_runs
 from training.launch import start_worker, wait_for
 
 PATIENCE_S = 3.0  # so long a run may wait for a worker before we start one
+PARTING_S = 20.0  # so long a worker without more to do may take to end
 WAIT_HELP = (
     "wait until the run has ended; if no worker is alive to take it, one is started that ends when nothing is queued. "
     "Ctrl-C leaves the run going"
@@ -73,10 +74,13 @@ class _Helper:
             self._worker = start_worker(self._context.home, self._context.store_url, once=True, quiet=True)
 
     def part(self) -> None:
-        """Let our worker end if it has nothing else to do."""
-        if self._worker is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._worker.wait(2.0)
+        """Let our worker end, unless it has more runs to do: then it goes on without us."""
+        if self._worker is None:
+            return
+        with self._context.store.read() as tx:
+            has_more = any(list_runs(tx, status=status) for status in (RunStatus.QUEUED, RunStatus.RUNNING))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._worker.wait(0 if has_more else PARTING_S)
 
     def _is_somebody_at_work(self) -> bool:
         """Whether a worker is doing this or another run; it will come to ours."""

@@ -197,6 +197,7 @@ def test_runs_are_listed_and_shown(cli: Cli, sqlite_store: Store, reward_run: Ru
     text = cli("runs", "show", reward_run.id).out
     assert f"snapshot: {reward_run.snapshot_id}" in text
     assert "eval/accuracy: 0.75" in text
+    assert "learning_rate: none" in text
     assert "reward  succeeded  0" in cli("runs", "list").out
 
 
