@@ -64,7 +64,7 @@ def problem_of_store(store: Store) -> str | None:
     if store.file is None:
         return None
     with store.read() as tx:
-        problem = tx.connection.exec_driver_sql("PRAGMA integrity_check").scalar_one()
+        problem = tx.connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
         if problem != "ok":
             return f"{store.file} fails SQLite's check: {problem}"
         broken = tx.connection.exec_driver_sql("PRAGMA foreign_key_check").first()

@@ -88,19 +88,25 @@ def test_the_doctor_reports_an_old_sqlite_and_a_missing_torch(cli: Cli, monkeypa
     assert said.err == "rankloop: there is a problem with: packages, torch\n"
 
 
+@pytest.mark.parametrize(
+    ("first_byte", "expected"), [(8192, "is damaged"), (-4096, "fails SQLite's check")], ids=["all pages", "one page"]
+)
 @pytest.mark.usefixtures("no_torch")
-def test_the_doctor_sees_a_damaged_store(cli: Cli, sqlite_store: Store, home: Home) -> None:
+def test_the_doctor_sees_a_damaged_store(
+    cli: Cli, sqlite_store: Store, home: Home, first_byte: int, expected: str
+) -> None:
     factories.make_ranked_project(sqlite_store, n_prompts=30)
     sqlite_store.close()
     file = home.root / "rankloop.db"
     content = bytearray(file.read_bytes())
-    content[8192:] = bytes(reversed(content[8192:]))
+    content[first_byte:] = bytes(reversed(content[first_byte:]))
     file.write_bytes(content)
     said = cli("doctor", "--json")
     assert said.status == 1
     (store,) = [finding for finding in said.document["findings"] if finding["name"] == "store"]
     assert store["verdict"] == "problem"
     assert str(file) in store["found"]
+    assert expected in store["found"]
 
 
 def test_a_store_newer_than_the_program_is_left_alone(cli: Cli, sqlite_store: Store, home: Home) -> None:
