@@ -109,6 +109,11 @@ class View {
     }
   }
 
+  // Which steps are shown, for whoever looks at the page from outside.
+  note({ min, max }) {
+    this.root.querySelector(".grid").dataset.shown = `${min} ${max}`;
+  }
+
   setSmooth(value) {
     isSmooth = value;
     this.smoothButton.setAttribute("aria-pressed", value);
@@ -166,6 +171,7 @@ function newPlot(card, view) {
       bind: { dblclick: () => () => view.zoom(null) },
     },
     hooks: {
+      setScale: [(plot, name) => name === "x" && view.note(plot.scales.x)],
       setCursor: [(plot) => legend(card, plot.cursor.idx)],
       setSelect: [
         (plot) => {
