@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import current_project, home, require, store
+from app.widgets.frontier import show_frontier
 from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.problems import plain
@@ -123,6 +124,8 @@ def _tabs(run: Run) -> None:
     with tabs[open_tab]:
         if open_tab == "Curves":
             live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
+            if run.kind is RunKind.PPO and not is_active:
+                show_frontier(run.id)
         elif open_tab == "Samples":
             show_samples(run.id, f"{KEY}.samples.{run.id}", is_active=is_active)
         elif open_tab == "Events":

@@ -37,33 +37,38 @@ class Chart:
 
 
 CHARTS = (
-    Chart("Accuracy", "Share of pairs ordered as people ordered them; chance is 0.5.", ("*accuracy*", "*exact_order*")),
-    Chart("Score", "What the reward model gives, in its own units.", ("*score_mean*", "*score_std*", "score/*")),
+    Chart(
+        "Accuracy",
+        "Share of pairs ordered as people ordered them; chance is 0.5.",
+        ("*pair_accuracy*", "*length_accuracy*", "*exact_order*"),
+    ),
+    Chart("Score", "What the reward model gives a response, in its own units.", ("reward/score_*",)),
     Chart(
         "KL to the reference",
-        "Nats by which the policy has moved from where it started, per response. A fast rise means drift.",
-        ("kl/*sum*", "kl/*response*"),
+        "Nats per response by which the policy has moved from where it started. A fast rise means drift.",
+        ("kl/k1_mean", "kl/k1_sum_mean"),
     ),
-    Chart("KL per token", "The same per token: k1 may be negative, k3 never is.", ("kl/k?_mean", "kl/*token*")),
-    Chart("KL coefficient", "Weight of the KL in the reward; it moves only where a target is set.", ("kl/coef*",)),
+    Chart("Total reward", "The score minus the KL penalty, per response: what PPO maximises.", ("reward/total*",)),
     Chart("Margin", "Score of the chosen response minus that of the rejected one.", ("*margin*",)),
     Chart("Response length", "Tokens per response. Steady growth often means that the score is gamed.", ("*/length*",)),
-    Chart(
-        "Responses that ended",
-        "Share that ended by itself; the rest was cut at the limit.",
-        ("*ended*", "*eos*"),
-    ),
-    Chart("Clip fraction", "Share of tokens whose ratio was clipped; 0.05 to 0.2 is usual.", ("*clip_fraction*",)),
-    Chart("Ratio", "New over old probability; 1 at the first minibatch, or something is wrong.", ("*ratio*",)),
+    Chart("Responses that ended", "Share that ended by itself; the rest was cut at the limit.", ("*ended*", "*eos*")),
+    Chart("Token accuracy", "Share of the tokens that the model would have said itself.", ("*token_accuracy*",)),
+    Chart("Loss", "What is minimised.", ("loss", "*/loss*", "*_loss", "loss/*")),
     Chart("Entropy", "How undecided the policy is, in nats per token. A collapse ends exploration.", ("*entropy*",)),
     Chart(
         "Explained variance",
         "How well the critic foresees the return: 1 is perfect, below 0 is worse than a constant.",
         ("*explained_variance*",),
     ),
-    Chart("Loss", "What is minimised.", ("loss", "*/loss*", "*_loss", "loss/*")),
-    Chart("Learning rate", "The step size of the optimiser.", ("*learning_rate*", "*/lr")),
+    Chart("Clip fraction", "Share of tokens whose ratio or value was clipped; 0.05 to 0.2 is usual.", ("*clip_frac*",)),
+    Chart("KL per token", "The same in nats per token, by an estimate that is never negative.", ("kl/*token*",)),
+    Chart("KL of the update", "Nats per token between the policies before and after it.", ("policy/approx_kl",)),
+    Chart("KL coefficient", "Weight of the KL penalty; it moves only where a target is set.", ("kl/coef*",)),
+    Chart("Ratio", "New over old probability; it starts at 1, or something is wrong.", ("*/ratio",)),
+    Chart("First ratio", "How far it was from 1 before the first update: rounding at most.", ("*ratio_dev*",)),
+    Chart("Value", "What the critic expects, on average over the tokens.", ("value/mean",)),
     Chart("Gradient norm", "Before clipping. Spikes come before trouble.", ("*grad_norm*",)),
+    Chart("Learning rate", "The step size of the optimiser.", ("*learning_rate*", "*/lr")),
     Chart("Time", "Seconds of a step, by what they were spent on.", ("time/*", "*seconds*", "*_s")),
 )
 PREFIX_NOTES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.widgets.frontier import frontier_frame
 from app.widgets.metric_chart import CHARTS, charts_of, curves_of, thinned
 from data.records import MetricPoint
 
@@ -43,3 +44,11 @@ def test_a_long_curve_keeps_its_peaks_its_gaps_and_its_end() -> None:
 
 def test_a_short_curve_is_left_as_it_is() -> None:
     assert thinned([1, 2], [0.1, None], 2) == ([1, 2], [0.1, None])
+
+
+def test_score_over_kl_takes_iterations_that_have_both() -> None:
+    points = [
+        MetricPoint(2, "kl/k1_mean", 0.2), MetricPoint(2, "reward/score_mean", 1.2), MetricPoint(1, "kl/k1_mean", 0.1),
+        MetricPoint(3, "kl/k1_mean", 0.3), MetricPoint(3, "reward/score_mean", None),
+    ]  # fmt: skip
+    assert frontier_frame(points).to_dict("records") == [{"iteration": 2, "KL": 0.2, "score": 1.2}]
