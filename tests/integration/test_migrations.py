@@ -1,0 +1,229 @@
+"""Migrations: from nothing, from an older release with rows in it, and from a newer one; by several at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import factories as make
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+
+import data.migrate
+from data.errors import StoreTooNew, StoreUnavailable
+from data.migrate import current_revision, upgrade
+from data.rankings import current_rankings
+from data.records import Project
+from data.schema import metadata
+from data.store import Store, open_store
+
+# What a later release may have to do: rebuild a table that others refer to. It is the hardest kind on SQLite.
+REBUILDS_PARENTS = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+
+def upgrade():
+    how = "always" if op.get_bind().dialect.name == "sqlite" else "never"
+    for name in ("person", "project", "prompt", "task", "slot", "ranking"):
+        with op.batch_alter_table(name, recreate=how) as batch:
+            batch.add_column(sa.Column("note", sa.Text(), nullable=False, server_default="new"))
+"""
+LOSES_ROWS = """
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+
+def upgrade():
+    op.execute("delete from draft")
+    op.execute("delete from web_session")
+    op.execute("create table half_done (id text)")
+"""
+
+
+@pytest.fixture
+def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make this program one that knows a second revision with the given code."""
+    folder = tmp_path / "migrations"
+
+    def release(code: str) -> None:
+        shutil.copytree(Path(data.migrate.__file__).with_name("migrations"), folder)
+        (folder / "versions" / "0002_next.py").write_text(code)
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        config.set_main_option("path_separator", "os")
+        monkeypatch.setattr(data.migrate, "_alembic_config", lambda: config)
+
+    return release
+
+
+def rows_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    with store.read() as tx:
+        return {
+            table.name: sorted((tuple(row) for row in tx.rows(sa.select(table))), key=repr)
+            for table in metadata.sorted_tables
+        }
+
+
+def fill(store: Store) -> Project:
+    project = make.make_ranked_project(store, n_prompts=3)
+    person = make.make_person(store)
+    make.make_session(store, person)
+    make.lease(store, make.make_task(store, project), person)
+    return project
+
+
+def test_the_tables_are_those_of_the_schema(store: Store) -> None:
+    with store.write_engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    # what Alembic does not compare: defaults, checks, the conditions of indexes, what happens on delete
+    assert _details(store.write_engine) == _details_of_schema(store)
+
+
+def _details(engine: sa.Engine) -> dict[str, object]:
+    found: dict[str, object] = {}
+    inspector = sa.inspect(engine)
+    for name in metadata.tables:
+        found[f"{name} columns"] = sorted(
+            (each["name"], str(each["type"]), each["nullable"], each["default"]) for each in inspector.get_columns(name)
+        )
+        found[f"{name} checks"] = sorted(str(each["name"]) for each in inspector.get_check_constraints(name))
+        found[f"{name} keys"] = sorted(
+            (each["constrained_columns"][0], each["referred_table"], each["options"].get("ondelete"))
+            for each in inspector.get_foreign_keys(name)
+        )
+        found[f"{name} indexes"] = sorted(
+            (str(each["name"]), tuple(map(str, each["column_names"])), bool(each["unique"]), _condition(each))
+            for each in inspector.get_indexes(name)
+            if not each.get("duplicates_constraint")
+        )
+    return found
+
+
+def _condition(index: object) -> str:
+    options = index.get("dialect_options", {})  # type: ignore[attr-defined]
+    return str(options.get("sqlite_where", options.get("postgresql_where", "")))
+
+
+def _details_of_schema(store: Store) -> dict[str, object]:
+    """The same of tables that are made from the schema itself, in a place of their own."""
+    if store.is_sqlite:
+        assert store.file is not None
+        engine = sa.create_engine(f"sqlite:///{store.file.with_name('schema.db')}")
+        metadata.create_all(engine)
+        found = _details(engine)
+        engine.dispose()
+        return found
+    with store.write_engine.begin() as connection:
+        for table in reversed(metadata.sorted_tables):
+            table.drop(connection)
+        metadata.create_all(connection)
+    return _details(store.write_engine)
+
+
+def test_a_second_start_changes_nothing(store: Store) -> None:
+    fill(store)
+    before = rows_of(store)
+    upgrade(store)
+    assert rows_of(store) == before
+    assert current_revision(store) == "0001"
+
+
+def test_an_upgrade_keeps_every_row_though_parents_are_rebuilt(
+    store: Store, next_release: Callable[[str], None]
+) -> None:
+    project = fill(store)
+    before = rows_of(store)
+    next_release(REBUILDS_PARENTS)
+    upgrade(store)
+    assert current_revision(store) == "0002"
+    assert rows_of(store) == before
+    with store.read() as tx:
+        assert tx.scalar(sa.text("select distinct note from ranking")) == "new"
+        assert len(list(current_rankings(tx, project.id))) == 3
+    # the keys hold again, also on the connection that migrated
+    for name in ("person", "task"):
+        with pytest.raises(Exception, match="still in use"), store.begin() as tx:
+            tx.execute(sa.text(f"delete from {name}"))
+
+
+def test_an_upgrade_of_a_sqlite_store_leaves_a_copy_of_the_old_one(
+    sqlite_store: Store, next_release: Callable[[str], None]
+) -> None:
+    fill(sqlite_store)
+    before = rows_of(sqlite_store)
+    next_release(REBUILDS_PARENTS)
+    upgrade(sqlite_store)
+    assert sqlite_store.file is not None
+    old = Store(f"sqlite:///{sqlite_store.file.with_name('rankloop.before-0002.db')}")
+    assert current_revision(old) == "0001"
+    assert rows_of(old) == before
+    old.close()
+
+
+def test_a_migration_that_would_lose_rows_is_taken_back_whole(
+    store: Store, next_release: Callable[[str], None]
+) -> None:
+    fill(store)
+    before = rows_of(store)
+    next_release(LOSES_ROWS)
+    with pytest.raises(StoreUnavailable, match=r"would lose data: web_session \(1 rows, then 0\); nothing was changed"):
+        upgrade(store)
+    assert rows_of(store) == before
+    assert current_revision(store) == "0001"
+    assert "half_done" not in sa.inspect(store.write_engine).get_table_names()
+
+
+def test_a_store_of_a_newer_release_is_refused_and_left_alone(store: Store) -> None:
+    with store.begin() as tx:
+        tx.execute(sa.text("update alembic_version set version_num = '0099'"))
+    with pytest.raises(StoreTooNew) as caught:
+        open_store(store.url)
+    assert "its schema is '0099', this program knows up to '0001'" in str(caught.value)
+    assert "update rankloop" in str(caught.value)
+
+
+def _open(url: str, start: float) -> str:
+    import time
+
+    time.sleep(max(0.0, start - time.time()))
+    store = open_store(url)
+    try:
+        return str(current_revision(store))
+    finally:
+        store.close()
+
+
+def test_several_processes_may_open_a_new_store_at_once(store: Store, tmp_path: Path) -> None:
+    import time
+
+    if store.is_sqlite:
+        url = f"sqlite:///{tmp_path / 'new.db'}"
+    else:
+        url = store.url
+        with store.begin() as tx:
+            tx.execute(sa.text("drop schema public cascade"))
+            tx.execute(sa.text("create schema public"))
+        store.close()
+    with multiprocessing.get_context("spawn").Pool(6) as pool:
+        found = pool.starmap(_open, [(url, time.time() + 4.0)] * 6)
+        pool.close()
+        pool.join()
+    assert found == ["0001"] * 6
+
+
+def test_the_migrations_are_found_where_the_package_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder whose name has a percent sign or a space is read as it is."""
+    odd = Path("/some/100%/fo lder/migrate.py")
+    monkeypatch.setattr(data.migrate, "__file__", str(odd))
+    config = data.migrate._alembic_config()
+    assert config.get_main_option("script_location") == str(odd.with_name("migrations"))
+    assert "alembic" in sys.modules
