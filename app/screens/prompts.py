@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.config_form import config_form
-from app.widgets.import_form import import_form
+from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, TAB, import_form, open_tab
 from app.widgets.models import model_suggestions
 from app.widgets.page import (
     ShownErrors,
@@ -33,8 +33,6 @@ from data.tasks import holdings_of_prompts, responses_of_prompt, tasks_of_prompt
 from training.config import SampleConfig
 from training.launch import queue_run
 
-TAB = "prompts.tab"
-BROWSE, IMPORT, SAMPLE = "Browse", "Import", "Sample responses"
 PAGE_SIZE = 12
 FORM = "prompts.sample"
 
@@ -63,11 +61,11 @@ def _browse(project: Project, counts: dict[str, int]) -> None:
     if not counts["prompts"]:
         text = "Import a file with one prompt a row: JSONL, CSV, Parquet."
         with empty_state("inbox", "No prompts yet", text, "prompts.empty"):
-            st.button("Import prompts", type="primary", key="prompts.to_import", on_click=_open_tab, args=(IMPORT,))
+            st.button("Import prompts", type="primary", key="prompts.to_import", on_click=open_tab, args=(IMPORT,))
         return
     if not counts["responses"]:
         st.button(
-            "Sample responses", icon=":material/casino:", key="prompts.to_sample", on_click=_open_tab, args=(SAMPLE,)
+            "Sample responses", icon=":material/casino:", key="prompts.to_sample", on_click=open_tab, args=(SAMPLE,)
         )
     filters = _filters()
     with store().read() as tx:
@@ -205,10 +203,6 @@ def _sample(project: Project, counts: dict[str, int], person_id: str) -> None:
             renew_nonce(FORM)
             say_after_rerun(f"{run_name(run)} queued")
             st.rerun()
-
-
-def _open_tab(name: str) -> None:
-    st.session_state[TAB] = name
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from labeling.parse import PROMPT_FIELDS
 from labeling.readers import READERS
 
 KEY = "prompts.import"
+TAB = "prompts.tab"
+BROWSE, IMPORT, SAMPLE = "Browse", "Import", "Sample responses"  # the tabs of the page this is on
 KINDS = {"prompts": "Prompts", "responses": "Finished responses", "rankings": "Finished rankings"}
 NOTES = {
     "prompts": (
@@ -63,8 +65,7 @@ GOES_IN = ("new", "tasks", "rankings", "skips")
 
 def import_form(project: Project) -> None:
     """Draw the import of prompts, finished responses or finished rankings into a project."""
-    if (done := st.session_state.get(f"{KEY}.done")) is not None:
-        _show_done(done)
+    place_of_result = st.container()
     kind = st.segmented_control(
         "What is in the file?",
         list(KINDS),
@@ -77,6 +78,9 @@ def import_form(project: Project) -> None:
     suffixes = sorted(suffix.removeprefix(".") for suffix in SUFFIXES)
     uploaded = st.file_uploader("File", suffixes, key=f"{KEY}.file.{nonce(KEY)}", help="UTF-8, up to 200 MB")
     if uploaded is None:
+        if (done := st.session_state.get(f"{KEY}.done")) is not None:
+            with place_of_result:
+                _show_done(done)
         st.caption(about)
         st.code(example, language=None)
         return
@@ -90,6 +94,11 @@ def import_form(project: Project) -> None:
                 "Format", list(READERS), format_func=lambda name: READER_WORDS.get(name, name), key=f"{KEY}.format"
             )
         _rehearse_and_import(project, kind, path, uploaded.name, options)
+
+
+def open_tab(name: str) -> None:
+    """Show another tab of the page: for a button's `on_click`."""
+    st.session_state[TAB] = name
 
 
 def _saved(uploaded: Any) -> Path:
@@ -147,6 +156,10 @@ def _show_done(report: ImportReport) -> None:
     parts = [f"{number:,} {COUNT_WORDS[name].lower()}" for name, number in report.counts.items() if number]
     refused = f"; {count(report.n_problems, 'row')} refused" if report.n_problems else ""
     st.success(f"Imported {plain(report.file)}: {', '.join(parts)}{refused}.", icon=":material/check_circle:")
+    if report.counts["new"]:
+        st.button(
+            "Sample responses", icon=":material/casino:", key=f"{KEY}.to_sample", on_click=open_tab, args=(SAMPLE,)
+        )
     if report.n_problems:
         _show_problems(report)
 

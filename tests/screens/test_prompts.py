@@ -90,6 +90,9 @@ def test_an_import_is_tried_before_it_is_done(sqlite_store: Store, home: Home, o
     assert _n_prompts(sqlite_store, project) == 2
     assert "2 new prompts, 1 known already; 2 rows refused" in app.success[0].value.replace("\\", "")
     assert not list(home.uploads.iterdir()), "the upload is done with"
+    app.get_by_key("prompts.import.to_sample").click().run()
+    assert not app.exception
+    assert app.session_state[TAB] == "Sample responses"
 
 
 def test_the_field_with_the_prompt_can_be_chosen(sqlite_store: Store, open_app: Any) -> None:

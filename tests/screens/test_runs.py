@@ -28,7 +28,9 @@ def test_a_project_without_runs_leads_on(sqlite_store: Store, open_app: Any) -> 
     make_project(sqlite_store)
     app = open_app(make_person(sqlite_store, Role.RESEARCHER), "runs")
     assert not app.exception
-    assert app.get_by_key("runs.to_sample").label == "Sample responses"
+    app.get_by_key("runs.to_sample").click().run()
+    assert not app.exception
+    assert app.session_state["prompts.tab"] == "Sample responses"
 
 
 def test_the_list_has_the_runs_of_the_project(sqlite_store: Store, open_app: Any) -> None:
