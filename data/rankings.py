@@ -22,16 +22,12 @@ def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
     SUPERSEDED by the first, and not stored. An answer under a lease that ran out is stored and marked late, and marked
     extra if others have filled the task's slots by now. The caller has checked that the ranks fit the task.
     """
-    same = sa.select(ranking.c.id).where(ranking.c.submission_key == new.submission_key)
-    if tx.row(same) is not None:
-        return SubmitOutcome.REPEATED
-    current = sa.select(ranking.c.id).where(
-        ranking.c.task_id == new.task_id,
-        ranking.c.annotator_id == new.annotator_id,
-        ranking.c.superseded_at.is_(None),
-    )
-    if tx.row(current) is not None:
-        return SubmitOutcome.SUPERSEDED
+    of_annotator = (ranking.c.task_id == new.task_id, ranking.c.annotator_id == new.annotator_id)
+    current = sa.select(ranking.c.submission_key).where(*of_annotator, ranking.c.superseded_at.is_(None))
+    same = sa.select(ranking.c.submission_key).where(ranking.c.submission_key == new.submission_key)
+    known = {row.submission_key for row in tx.rows(same.union(current))}  # one look, so that both are of one moment
+    if known:
+        return SubmitOutcome.REPEATED if new.submission_key in known else SubmitOutcome.SUPERSEDED
     slot_id, is_late, is_extra = _take_slot(tx, new)
     _insert(tx, new, slot_id=slot_id, is_late=is_late, is_extra=is_extra, version=1, supersedes_id=None)
     if new.status is RankingStatus.SKIPPED:
@@ -42,9 +38,9 @@ def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
 
 def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
     """Replace a person's current ranking by a new version. Raises NotFound if `old_id` is not current or not theirs."""
+    tx.lock_row(ranking, old_id)
     if tx.row(sa.select(ranking.c.id).where(ranking.c.submission_key == new.submission_key)) is not None:
         return SubmitOutcome.REPEATED
-    tx.lock_row(ranking, old_id)
     old = tx.row(
         sa.select(ranking).where(
             ranking.c.id == old_id, ranking.c.annotator_id == new.annotator_id, ranking.c.superseded_at.is_(None)
