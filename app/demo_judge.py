@@ -1,6 +1,6 @@
 """The demo's stated gold rule, and annotators who rank by it, with noise.
 
-Gold: 1 if the answer ends by itself, else 0; minus 0.04 for each token that it is longer or shorter than 16. Its
+Gold: 1 if the answer ends by itself, else 0; minus 0.04 for each token that it is longer or shorter than 20. Its
 optimum lies inside what the policy can do: too short is as bad as too long. The reward model and PPO never see it.
 """
 
@@ -15,8 +15,9 @@ from data.records import Assignment, Person, Role
 from data.store import Store
 from labeling.session import next_work, submit
 
-BEST_LENGTH, TOKEN_COST, END_BONUS = 16, 0.04, 1.0
-NOISE = 0.15  # scale of the Gumbel noise on what an annotator perceives
+BEST_LENGTH, TOKEN_COST, END_BONUS = 20, 0.04, 1.0
+NOISE = 0.05  # scale of the Gumbel noise on what an annotator perceives
+LAPSE = 0.05  # how often an annotator ranks at random
 STEP = 0.1  # answers closer than this look equally good: a tie
 
 
@@ -51,11 +52,12 @@ def rank_everything(store: Store, project_id: str, annotators: list[Person], see
 def judge(assignment: Assignment, rng: random.Random, number: int) -> dict[str, Any]:
     """A submission as the browser would send it: ranks by display place, from perceived quality."""
     perceived = []
+    has_lapse = rng.random() < LAPSE
     for position in assignment.display_order:
         facts = assignment.task.responses[position].provenance
         quality = gold_score(int(facts["n_tokens"]), facts["finish_reason"] == "eos")
         noise = -NOISE * math.log(-math.log(rng.random()))
-        perceived.append(round((quality + noise) / STEP))
+        perceived.append(rng.randrange(100) if has_lapse else round((quality + noise) / STEP))
     return {
         "submission_key": f"demo-{assignment.lease_token}-{number}",
         "task_id": assignment.task.id,

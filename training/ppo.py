@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -85,6 +85,8 @@ def train(
         rewards = token_rewards(scores, kl, mask, penalty)
 
         # 5. What stands in padding never leaks in.
+        if iteration == 0:
+            rollout = with_centred_critic(learner, rollout, scores)
         advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
         advantages = whiten(advantages, mask)
 
@@ -122,6 +124,19 @@ def train(
             save(learner, reporter)
         if is_stopping:
             reporter.raise_if_stopping()
+
+
+def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> Rollout:
+    """Shift the critic, once, so that its mean over the first rollout is the mean score.
+
+    It starts as the reward model, which was trained at the end of a text only; in the middle it is off by a constant
+    that the clipped value loss would take many iterations to remove (cf. Yuan et al. 2025, VC-PPO).
+    """
+    mask = rollout.batch.mask
+    shift = scores.mean() - masked_mean(rollout.old_values, mask)
+    with torch.no_grad():
+        learner.roles.critic.head.bias += shift
+    return replace(rollout, old_values=torch.where(mask, rollout.old_values + shift, 0))
 
 
 def update_minibatch(
