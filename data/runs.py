@@ -244,9 +244,11 @@ def release_run(tx: Tx, run_id: str, epoch: int, kind: FailureKind, message: str
         _event(tx, run_id, status, {"error": kind.value, "message": message})
 
 
-def events_of(tx: Tx, run_id: str, after: int = 0) -> list[RunEvent]:
-    """Events with a number above `after`, in their order."""
+def events_of(tx: Tx, run_id: str, after: int = 0, kinds: tuple[str, ...] = ()) -> list[RunEvent]:
+    """Events with a number above `after`, in their order; of some kinds only where they are named."""
     statement = sa.select(run_event).where(run_event.c.run_id == run_id, run_event.c.seq > after)
+    if kinds:
+        statement = statement.where(run_event.c.kind.in_(kinds))
     return [
         RunEvent(row.run_id, row.seq, row.at, row.kind, json.loads(row.detail))
         for row in tx.rows(statement.order_by(run_event.c.seq))

@@ -128,6 +128,7 @@ def _run_label(tx: Tx, run: Run) -> str:
 
 
 def _results(run: Run) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     with store().read() as tx:
         samples = [body for _, body in samples_of(tx, run.id)]
         names = {side: model_name(tx, str(run.config.get(f"model_{side}", ""))) for side in SIDES}

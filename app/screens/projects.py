@@ -100,6 +100,7 @@ def _new_project() -> None:
 
 def project_form() -> None:
     """The form that makes a project."""
+    require(Role.RESEARCHER)  # a dialog runs without its page
     key = nonce(FORM)
     with st.form(FORM, border=False):
         name = st.text_input("Name", max_chars=80, key=f"{FORM}.name")
@@ -147,6 +148,7 @@ def _edit_guidelines(project_id: str) -> None:
 
 def guidelines_form(project_id: str) -> None:
     """The form that changes a project's guidelines; each change is a new version, which rankings name."""
+    require(Role.RESEARCHER)  # a dialog runs without its page
     with store().read() as tx:
         project = get_project(tx, project_id)
     key = f"projects.edit.{project.id}.{project.guidelines_version}"

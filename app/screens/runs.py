@@ -49,6 +49,7 @@ def render() -> None:
 
 
 def _table(project: Project) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     with store().read() as tx:
         runs = list_runs(tx, project_id=project.id)
     event = st.dataframe(

@@ -13,10 +13,10 @@ from typing import Any
 
 import streamlit as st
 
-from app.context import store
+from app.context import require, store
 from app.widgets.components import register
 from data.metrics import metrics_of
-from data.records import MetricPoint
+from data.records import MetricPoint, Role
 from data.runs import events_of, get_run
 
 REFRESH_S = 2.0
@@ -133,10 +133,11 @@ def live_curves(run_id: str, key: str, *, is_active: bool) -> None:
 
 
 def _draw(run_id: str, key: str) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     memory = st.session_state.setdefault(f"{key}.sent", {}) if key in st.session_state else {}
     with store().read() as tx:
         run = get_run(tx, run_id)
-        version = f"{run.id}.{sum(event.kind == REWIND_EVENT for event in events_of(tx, run.id))}"
+        version = f"{run.id}.{len(events_of(tx, run.id, kinds=(REWIND_EVENT,)))}"
         if memory.get("version") != version:
             memory = {"version": version, "step": -1, "names": []}
         # A step's metrics may come in two transactions: the last step that was sent is sent again.

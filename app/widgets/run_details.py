@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import home, store
+from app.context import home, require, store
 from app.widgets.page import times
 from app.widgets.words import count, field_label, flatten, number, prompt_text
 from data.fields import describe
 from data.metrics import sample_steps, samples_of
-from data.records import Run, RunEvent, RunKind
+from data.records import Role, Run, RunEvent, RunKind
 from data.runs import events_of
 from training.config import CONFIGS
 from training.launch import run_log
@@ -75,6 +75,7 @@ def show_samples(run_id: str, key: str, *, is_active: bool) -> None:
 
 
 def _samples(run_id: str, key: str) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     with store().read() as tx:
         steps = sample_steps(tx, run_id)
     if not steps:
@@ -248,6 +249,7 @@ def show_log(run_id: str, *, is_active: bool) -> None:
 
 
 def _log(run_id: str) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     text = run_log(home(), run_id)
     if not text:
         st.caption("There is no log yet, or it lies on another machine.")

@@ -7,17 +7,18 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app.context import store
+from app.context import require, store
 from app.widgets.page import ShownErrors, say_after_rerun
 from app.widgets.problems import plain
 from app.widgets.words import ago, count, duration, run_name
-from data.records import FailureKind, Run, RunEvent, RunStatus
+from data.records import FailureKind, Role, Run, RunEvent, RunStatus
 from data.runs import checkpoints_of, events_of, get_run, list_runs, reap_runs, request_cancel, resume_run
 from training.config import DEMO_MODEL
 
 REFRESH_S = 2.0
 SILENT_S = 20.0  # a worker's heartbeat comes every 5 s
 WAITING_S = 20.0
+PACE_EVENTS = ("started", "resumed", "resumed_from_checkpoint")
 
 Colour = Literal["red", "orange", "blue", "green", "gray"]
 BADGES: dict[RunStatus, tuple[Colour, str]] = {
@@ -41,7 +42,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class View:
-    """What the store says of a run at one moment."""
+    """What the store says of a run at one moment. `events` are those of PACE_EVENTS."""
 
     run: Run
     now: float
@@ -71,7 +72,8 @@ def look(run_id: str) -> View:
         if run.status is RunStatus.QUEUED:
             active = [each for status in (RunStatus.RUNNING, RunStatus.QUEUED) for each in list_runs(tx, status=status)]
             ahead = [each for each in active if each.created_at < run.created_at]
-        return View(run, tx.now(), events_of(tx, run.id), checkpoints[0].step if checkpoints else None, len(ahead))
+        events = events_of(tx, run.id, kinds=PACE_EVENTS)
+        return View(run, tx.now(), events, checkpoints[0].step if checkpoints else None, len(ahead))
 
 
 def status_badge(status: RunStatus) -> None:
@@ -117,6 +119,7 @@ def progress_words(view: View) -> str:
 
 
 def _draw(run_id: str, key: str, drawn_as: RunStatus) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
     view = look(run_id)
     run = view.run
     if run.status is not drawn_as:

@@ -11,8 +11,10 @@ from playwright.sync_api import Locator, Page, expect
 from run_makers import report, running
 from web_server import WebServer
 
+from data.people import disable_person
 from data.projects import list_projects, project_counts
 from data.records import Role, RunKind
+from data.runs import get_run
 from data.store import Store
 
 
@@ -50,6 +52,27 @@ def test_curves_follow_a_run_and_keep_their_zoom(store: Store, server: WebServer
     expect(page.get_by_role("button", name="Smooth")).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Cancel run").click()
     expect(page.get_by_text("Cancelling at the next safe place")).to_be_visible(timeout=10_000)
+
+
+def test_who_is_signed_out_can_do_no_more_on_an_open_page(store: Store, server: WebServer, new_page: NewPage) -> None:
+    """Buttons on what refreshes itself, and in dialogs, run without their page: they ask for themselves."""
+    run, who = running(store, RunKind.SFT, make_project(store)), make_person(store, Role.RESEARCHER)
+    page, other = new_page(server, who), new_page(server, who)
+    page.goto(f"{server.url}/runs?run={run.id}")
+    other.goto(f"{server.url}/projects")
+    other.get_by_role("button", name="New project").click()
+    other.get_by_role("dialog").get_by_label("Name").fill("Too late")
+    expect(page.get_by_role("button", name="Cancel run")).to_be_visible(timeout=20_000)
+    with store.begin() as tx:
+        disable_person(tx, who.id)
+    other.get_by_role("button", name="Create project").click()
+    expect(other.get_by_text("You are signed out").first).to_be_visible(timeout=20_000)
+    if page.get_by_role("button", name="Cancel run").is_visible():
+        page.get_by_role("button", name="Cancel run").click()
+    expect(page.get_by_text("You are signed out").first).to_be_visible(timeout=20_000)
+    with store.read() as tx:
+        assert get_run(tx, run.id).cancel_requested_at is None
+        assert "Too late" not in [project.name for project in list_projects(tx)]
 
 
 def test_a_project_is_made_in_a_dialog_and_filled_from_a_file(
