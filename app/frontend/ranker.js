@@ -127,7 +127,8 @@ class Ranker {
       this.view.showIdle(this.idleLines());
       return;
     }
-    const draft = newerDraft(this.storage.draft(this.task.task_id), this.task.draft);
+    const own = this.storage.draft(this.task.task_id);
+    const draft = newerDraft(own, this.task.draft);
     const n = this.task.responses.length;
     this.ranks = draftRanks(draft, this.task) ?? Array(n).fill(null);
     this.marked = Math.max(0, this.ranks.indexOf(null));
@@ -137,6 +138,7 @@ class Ranker {
     this.view.paint(this.ranks, this.marked);
     if (this.mayTakeFocus(isFirst)) this.view.focusCard(this.marked);
     this.hasDrawn = true;
+    if (draft && draft === own) this.sendDraftSoon(own); // a reload may have come before it was sent
     this.view.say(`New task with ${n} responses. Response ${letter(this.marked)} is marked.`);
   }
 
@@ -193,6 +195,11 @@ class Ranker {
     this.draftAt = Math.max(Date.now(), (this.draftAt ?? 0) + 1);
     const draft = { ranks: [...this.ranks], display_order, at: this.draftAt, elapsed_ms: this.clock.read() };
     this.storage.saveDraft(task_id, draft);
+    this.sendDraftSoon(draft);
+  }
+
+  sendDraftSoon(draft) {
+    const { task_id } = this.task;
     clearTimeout(this.draftTimer);
     this.draftTimer = setTimeout(() => this.send("draft", { task_id, ...draft }), DRAFT_AFTER_MS);
   }
@@ -309,6 +316,7 @@ class Ranker {
   // ---- keys
 
   key(event) {
+    if (!this.root.isConnected) return; // drawn anew elsewhere: that one takes the keys
     this.isActive = true;
     const path = event.composedPath();
     const isInside = path.includes(this.root);
@@ -321,7 +329,7 @@ class Ranker {
       return;
     }
     if (event.isComposing || event.keyCode === 229 || isDialogOpen(this.view.help)) return;
-    if (!isInside && !isNowhere(origin)) return;
+    if (!isInside && isControl(origin)) return;
     if (this.handle(event, origin)) {
       event.preventDefault();
       event.stopImmediatePropagation();
@@ -364,7 +372,7 @@ class Ranker {
   // The first drawing may take the focus from a link; later ones only from ourselves or from nowhere.
   mayTakeFocus(isFirst) {
     const active = document.activeElement;
-    if (isNowhere(active) || active === this.root.getRootNode().host) return true;
+    if (!isControl(active)) return true; // the page itself, or what holds our shadow root
     return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
   }
 }
@@ -392,8 +400,10 @@ function isTextField(element) {
   return element.isContentEditable || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
 }
 
-const isNowhere = (element) =>
-  !element || element === document.body || element === document.documentElement || element.matches("main, .stMain");
+// Something on the page that has keys of its own.
+const isControl = (element) =>
+  element instanceof Element &&
+  element.closest("a, button, input, select, textarea, summary, [contenteditable], [role=listbox], [role=menu]") !== null;
 
 const isDialogOpen = (own) =>
   [...document.querySelectorAll("[role=dialog], dialog[open]")].some((dialog) => dialog !== own);

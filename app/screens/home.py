@@ -24,7 +24,7 @@ def render() -> None:
 
 
 def _first_steps(who: Person) -> None:
-    st.title("Welcome to rankloop")
+    st.title("Welcome to rankloop", anchor=False)
     if not who.role.covers(Role.RESEARCHER):
         st.info("There is no project yet. As soon as a researcher has made one, you can rank here.")
         return

@@ -24,7 +24,7 @@ _ROLES = {
 
 def render() -> None:
     you = require(Role.ADMIN)
-    st.title("People")
+    st.title("People", anchor=False)
     _show_link()
     if problem := st.session_state.pop(PROBLEM_KEY, None):
         st.error(plain(problem), icon=":material/error:")

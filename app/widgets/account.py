@@ -18,13 +18,25 @@ _mount_way_in = register(
     "signed_out",
     js="account.js",
     css="account.css",
-    html='<div class="way-in"><p>You are signed out. What you have ranked is safe.</p><a href="/signin">Sign in</a></div>',
+    html=(
+        '<div class="way-in"><p>You are signed out. What you have ranked is safe.</p>'
+        '<a href="/signin">Sign in</a></div>'
+    ),
 )
 
 
 def account(who: Person) -> None:
-    """Draw the signed-in person's name and role with the sign-out button."""
-    _mount(key="account", data={"person": who.id, "name": who.name, "role": who.role.value})
+    """Draw the signed-in person's name and role with the sign-out button.
+
+    It also asks for a run of the whole page when the server has been away: a new server does not know the fragments of
+    an open page, and says nothing when they ask.
+    """
+    data = {"person": who.id, "name": who.name, "role": who.role.value}
+    _mount(key="account", data=data, on_back_change=_run_the_page)
+
+
+def _run_the_page() -> None:
+    """Nothing to do: the run that follows is what was asked for."""
 
 
 def signed_out() -> None:

@@ -1,0 +1,68 @@
+"""Pages of the app as a test sees and drives them in Chromium. Locators go through shadow roots by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from playwright.sync_api import Page, expect
+
+PATIENCE_S = 20.0
+T = TypeVar("T")
+NewPage = Callable[..., Page]  # what the fixture `new_page` gives
+
+
+class RankingPage:
+    """The ranking surface."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.cards = page.locator(".ranker .card")
+        self.prompt = page.locator(".ranker .prompt .message .text")
+        self.saved = page.locator(".ranker .saved")
+        self.hint = page.locator(".ranker .row:visible .hint")
+        self.progress = page.locator(".ranker .progress")
+        self.notice = page.locator(".ranker .notice")
+        self.idle = page.locator(".ranker .idle")
+        self.submit = page.get_by_role("button", name="Submit")
+
+    def open(self, url: str) -> RankingPage:
+        self.page.goto(url)
+        return self.ready()
+
+    def ready(self) -> RankingPage:
+        expect(self.cards.first).to_be_visible(timeout=PATIENCE_S * 1000)
+        return self
+
+    def press(self, keys: str) -> None:
+        """Press keys, given with spaces between, as fast as the browser takes them."""
+        for key in keys.split():
+            self.page.keyboard.press(key)
+
+    def standings(self) -> list[str]:
+        return self.page.locator(".ranker .standing").all_inner_texts()
+
+    def order(self) -> str:
+        """What the strip shows: `B > A = C`, those without a rank left out."""
+        return " ".join(self.page.locator(".ranker .order > *:not(.rest)").all_inner_texts())
+
+    def marked(self) -> str:
+        return self.page.locator(".ranker .card.marked .letter").inner_text()
+
+    def texts(self) -> list[str]:
+        return self.page.locator(".ranker .card .text").all_inner_texts()
+
+    def expect_saved(self) -> None:
+        expect(self.saved).to_have_text("All saved", timeout=PATIENCE_S * 1000)
+
+
+def eventually(look: Callable[[], T], *, is_good: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
+    """What `look` finds as soon as it is good; fails with the last thing found."""
+    end = time.monotonic() + patience_s
+    while True:
+        found = look()
+        if is_good(found):
+            return found
+        assert time.monotonic() < end, f"still {found!r} after {patience_s:.0f} s"
+        time.sleep(0.05)
