@@ -37,7 +37,7 @@ _THEME = {
     "theme.paddingTop": "1.25rem",
     "theme.headingFontSizes": ["1.75rem", "1.35rem", "1.1rem", "1rem", "0.95rem", "0.9rem"],
     "theme.light.primaryColor": "#3b5bdb",
-    "theme.light.textColor": "#1c2030",
+    "theme.light.textColor": "#10131f",
     "theme.light.secondaryBackgroundColor": "#f4f5f8",
     "theme.dark.primaryColor": "#4c6ef5",
     "theme.dark.linkColor": "#9db2ff",

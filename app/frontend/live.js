@@ -133,7 +133,7 @@ function newCard(grid, chart) {
   body.setAttribute("role", "img");
   const css = (name, other) => getComputedStyle(body).getPropertyValue(name).trim() || other;
   const card = { body, css, step: element("span", "step"), legend: element("div", "legend") };
-  const head = element("h4", "", chart.title);
+  const head = element("h2", "", chart.title);
   head.append(card.step);
   box.append(head, element("p", "note", chart.note), body, card.legend);
   grid.append(box);

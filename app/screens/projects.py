@@ -47,7 +47,7 @@ def render() -> None:
 def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None:
     with st.container(border=True, height="stretch", key=f"projects.card.{project.id}"):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.subheader(plain(project.name), anchor=False)
+            st.header(plain(project.name), anchor=False)
             if is_current:
                 st.badge("current", icon=":material/check:", color="green")
         done, wanted = counts["slots_done"], counts["slots"]

@@ -140,15 +140,15 @@ def _details(project: Project, prompt_id: str) -> None:
                 return
             tasks = tasks_of_prompt(tx, prompt.id)
             responses = responses_of_prompt(tx, prompt.id)
-        st.subheader("Prompt", anchor=False)
+        st.header("Prompt", anchor=False)
         for message in prompt.messages:
             _message(message)
         in_tasks = {response.id for task in tasks for response in task.responses}
         for number, task in enumerate(tasks, start=1):
-            st.subheader(f"Task {number}: {len(task.responses)} responses", anchor=False)
+            st.header(f"Task {number}: {len(task.responses)} responses", anchor=False)
             _responses(task.responses)
         if loose := tuple(response for response in responses if response.id not in in_tasks):
-            st.subheader("Responses outside of tasks", anchor=False)
+            st.header("Responses outside of tasks", anchor=False)
             _responses(loose)
         if prompt.meta:
             with st.expander("What else the file said"):

@@ -58,9 +58,9 @@ def render() -> None:
                 go_to("rank")
         return
     with st.container(border=True, key=f"{KEY}.plan"):
-        st.subheader("New snapshot", anchor=False)
+        st.header("New snapshot", anchor=False)
         _plan(project, counts, who.id)
-    st.subheader("Snapshots", anchor=False)
+    st.header("Snapshots", anchor=False)
     if not snapshots:
         st.caption("None yet. A snapshot never changes; every run names the one it learnt from.")
         return
@@ -181,7 +181,7 @@ def _table(snapshots: list[Snapshot]) -> Snapshot:
 
 
 def _details(snapshot: Snapshot, label: str) -> None:
-    st.subheader(f"Snapshot {label}", anchor=False)
+    st.header(f"Snapshot {label}", anchor=False)
     st.caption(f"{sizes_words(snapshot.counts)}. {left_out_words(snapshot.counts)}")
     with st.container(horizontal=True):
         if st.button("Train on it", icon=":material/model_training:", key=f"{KEY}.train.{snapshot.id}"):
@@ -196,7 +196,7 @@ def _details(snapshot: Snapshot, label: str) -> None:
 
 
 def _export(snapshot: Snapshot) -> None:
-    st.markdown("**Export for other libraries**")
+    st.header("Export for other libraries", anchor=False)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         format_name = st.selectbox("Format", list(FORMATS), key=f"{KEY}.format", width=220)
         key = nonce(f"{KEY}.export.{snapshot.id}.{format_name}")

@@ -32,7 +32,7 @@ def show_frontier(run_id: str) -> None:
         .properties(height=280)
     )
     with st.container(border=True, key=f"runs.frontier.{run_id}"):
-        st.markdown("**Score against KL**")
+        st.header("Score against KL", anchor=False)
         st.caption(
             "A score that rises while the KL hardly does is cheap. Where it bends down, the score is being gamed."
         )

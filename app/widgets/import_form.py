@@ -135,7 +135,7 @@ def _rehearse_and_import(project: Project, kind: str, path: Path, name: str, opt
             known = (signature, do(dry_run=True))
         st.session_state[f"{KEY}.rehearsed"] = known
     report: ImportReport = known[1]
-    st.subheader("What the import would do", anchor=False)
+    st.header("What the import would do", anchor=False)
     show_report(report)
     goes_in = sum(report.counts[each] for each in GOES_IN)
     if not goes_in:

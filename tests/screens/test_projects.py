@@ -89,7 +89,7 @@ def test_the_list_shows_progress_and_lets_choose(sqlite_store: Store, open_app: 
     app = open_app(make_person(sqlite_store, Role.RESEARCHER), "projects")
     assert not app.exception
     assert any("4 of 4 rankings done" in str(part.proto) for part in app.get("progress"))
-    assert not any("![x](http" in part.value for part in app.subheader), "a name must not be read as Markdown"
+    assert not any("![x](http" in part.value for part in app.header), "a name must not be read as Markdown"
     assert app.session_state[PROJECT_KEY] == fresh.id
     app.get_by_key(f"projects.choose.{done.id}").click().run()
     assert app.session_state[PROJECT_KEY] == done.id
