@@ -382,6 +382,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=workers)
     def claim(self) -> Any:
+        return self._claim()
+
+    def _claim(self) -> Any:
         waiting = [run_id for run_id, model in self.runs.items() if model.status is RunStatus.QUEUED]
         with self.store.begin() as tx:
             run = claim_run(tx, "worker")
@@ -399,6 +402,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(worker=workers, is_beat=st.booleans())
     def write(self, worker: tuple[str, int], is_beat: bool) -> None:
+        self._write(worker, is_beat)
+
+    def _write(self, worker: tuple[str, int], is_beat: bool) -> None:
         model, is_owner = self.runs[worker[0]], self.owns(worker)
         with contextlib.nullcontext() if is_owner else pytest.raises(Fenced), self.store.begin() as tx:
             if is_beat:
@@ -458,13 +464,16 @@ class Machine(RuleBasedStateMachine):
         self.clock.advance(seconds)
         self._reap()
 
-    @rule(worker=workers)
-    def sleep_while_the_run_is_lost_and_resumed(self, worker: tuple[str, int]) -> None:
+    @rule(worker=workers, is_beat=st.booleans())
+    def wake_up_when_another_has_the_run(self, worker: tuple[str, int], is_beat: bool) -> None:
         if not self.owns(worker):
             return
         self.clock.advance(LEASE_S + 1)
         self._reap()
         self._resume(worker[0])
+        while self.runs[worker[0]].status is RunStatus.QUEUED:
+            self._claim()
+        self._write(worker, is_beat)
 
     def _resume(self, run_id: str) -> None:
         with self.store.begin() as tx:
