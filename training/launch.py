@@ -23,7 +23,9 @@ from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
 from training.config import CONFIGS, DEMO_MODEL
-from training.supervisor import tail_log
+from training.supervisor import Worker, tail_log
+
+__all__ = ["Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
 _NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)

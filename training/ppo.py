@@ -135,7 +135,7 @@ def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> R
     mask = rollout.batch.mask
     shift = scores.mean() - masked_mean(rollout.old_values, mask)
     with torch.no_grad():
-        learner.roles.critic.head.bias += shift
+        learner.roles.critic.head.bias.add_(shift)
     return replace(rollout, old_values=torch.where(mask, rollout.old_values + shift, 0))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import re
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from app.commands.common import Context, Outcome, add_word
@@ -27,6 +27,8 @@ def add_words(words: Any) -> None:
     help = "run the whole loop with simulated annotators, on a laptop's CPU"
     parser = add_word(words, "demo", demo, help)
     parser.add_argument("--minutes", type=_minutes, default=10.0, metavar="N", help="about how long (default 10)")
+    parser.add_argument("--prompts", type=Path, metavar="FILE", help="prompts in the place of the package's own")
+    parser.add_argument("--model", default="demo", metavar="M", help="a folder or hub id in the demo model's place")
 
 
 def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
@@ -50,7 +52,7 @@ def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def work(arguments: argparse.Namespace, context: Context) -> Outcome:
-    from training.supervisor import Worker
+    from training.launch import Worker
 
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("training").setLevel(logging.INFO)
@@ -70,9 +72,15 @@ def work(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def demo(arguments: argparse.Namespace, context: Context) -> Outcome:
-    run_demo = importlib.import_module("app.demo_run").run_demo
-    result: dict[str, Any] = run_demo(
-        home=context.home, store_url=context.store_url, minutes=arguments.minutes, announce=context.say
+    from app.demo_run import run_demo
+
+    result = run_demo(
+        context.home,
+        context.store_url,
+        arguments.minutes,
+        announce=context.say,
+        prompts=arguments.prompts,
+        model=arguments.model,
     )
     return Outcome(result)
 
