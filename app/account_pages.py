@@ -14,7 +14,7 @@ _STYLE = """
 :root{color-scheme:light dark;--back:#f4f5f8;--card:#fff;--text:#1c2030;--soft:#565d72;--line:#d5d9e3;--accent:#3b5bdb;
 --bad:#b42318;--bad-back:#fdecea}
 @media(prefers-color-scheme:dark){:root{--back:#0e1117;--card:#171b25;--text:#eceef5;--soft:#a6adc0;--line:#343a4a;
---accent:#4c6ef5;--bad:#ff9b92;--bad-back:#3a1a1c}}
+--accent:#4868f0;--bad:#ff9b92;--bad-back:#3a1a1c}}
 *{box-sizing:border-box}
 body{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;margin:0;min-height:100vh;display:grid;
 place-items:center;padding:1.5rem;background:var(--back);color:var(--text)}

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from app.account_pages import bad_link_page, invitation_page, set_up_page, sign_in_page
 from app.gate import PERSON, return_path, session_token
-from app.passwords import Brake, check_new_password, hash_password, verify_password
+from app.passwords import MAX_FAILURES_OF_ADDRESS, Brake, check_new_password, hash_password, verify_password
 from data.errors import InvalidInput, NotFound, ProjectError, StoreUnavailable
 from data.people import (
     SESSION_DAYS,
@@ -44,7 +44,7 @@ class Accounts:
 
     def __init__(self, store: Store, cookie: str) -> None:
         self._store, self._cookie = store, cookie
-        self._brake = Brake()
+        self._brake, self._address_brake = Brake(), Brake(MAX_FAILURES_OF_ADDRESS)
         self._hashers = CapacityLimiter(2)  # argon2 takes 64 MiB each
 
     def routes(self) -> list[Route]:
@@ -67,8 +67,9 @@ class Accounts:
     async def sign_in(self, request: Request) -> Response:
         form = await _read_form(request)
         name, wanted = form.get("name", "").strip(), return_path(form.get("next"))
-        key = f"{name.casefold()}\n{request.client.host if request.client else ''}"
-        if (wait_s := self._brake.wait_s(key)) > 0:
+        address = request.client.host if request.client else ""
+        key = f"{name.casefold()}\n{address}"
+        if (wait_s := max(self._brake.wait_s(key), self._address_brake.wait_s(address))) > 0:
             minutes = int(wait_s // 60) + 1
             problem = f"Too many wrong passwords. Try again in {minutes} {'minute' if minutes == 1 else 'minutes'}."
             return _html(sign_in_page(problem, name, wanted), 429, {"retry-after": str(int(wait_s) + 1)})
@@ -78,6 +79,7 @@ class Accounts:
         is_right = await to_thread.run_sync(verify_password, password, hashed, limiter=self._hashers)
         if found is None or not is_right:
             self._brake.failed(key)
+            self._address_brake.failed(address)
             return _html(sign_in_page("The name or the password is wrong.", name, wanted), 401)
         self._brake.succeeded(key)
         return await self._signed_in(request, found[0], wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -28,6 +29,8 @@ _IDENTITY = "x-rankloop-"
 IDENTITY_HEADERS = {f"{_IDENTITY}{key}": key for key in ("id", "role", "session")}  # header: key in st.user
 OPEN_PATHS = frozenset({"/signin", "/setup", "/invite", "/_stcore/health"})
 PERSON = "rankloop_person"  # where the routes find who is asking, in the scope
+NO_STORE = "the store does not answer; try again in a moment"
+log = logging.getLogger(__name__)
 _RETURNABLE = re.compile(r"/[a-z]{1,20}(\?[A-Za-z0-9_=&%.,:+-]{0,300})?")
 _COMPONENTS = "/_stcore/bidi-components/"
 
@@ -93,7 +96,8 @@ class Gate:
         try:
             person = await to_thread.run_sync(self._lookup, token) if token else None
         except StoreUnavailable as error:
-            await _refuse(scope, receive, send, PlainTextResponse(f"{error}; try again in a moment", 503))
+            log.error("%s", error)  # strangers need not know where the store is
+            await _refuse(scope, receive, send, PlainTextResponse(NO_STORE, 503))
             return
         if person is None and scope["path"] not in OPEN_PATHS:
             await _refuse(scope, receive, send, _closed(scope))

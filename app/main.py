@@ -23,6 +23,7 @@ from data.projects import list_projects
 from data.records import Person, Role
 
 _SCREENS = _APP / "screens"
+_ICON = str(_APP / "static" / "icon.png")  # a file: Streamlit would fetch a named one from another site
 # Section, file, title, icon, the role that it takes.
 _PAGES = (
     ("Annotate", "rank", "Rank", ":material/swap_vert:", Role.ANNOTATOR),
@@ -67,7 +68,8 @@ def _choose_project() -> None:
 
 
 def _render() -> None:
-    st.set_page_config(page_title="rankloop", page_icon=str(_APP / "static" / "icon.png"), layout="wide")
+    st.set_page_config(page_title="rankloop", page_icon=_ICON, layout="wide")
+    st.logo(_ICON, size="large")
     who = find_person()
     if who is None:
         signed_out()

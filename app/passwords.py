@@ -15,6 +15,7 @@ from data.errors import InvalidInput
 MIN_LENGTH = 10
 MAX_LENGTH = 1000  # argon2 reads all of it; nobody types more
 MAX_FAILURES = 5
+MAX_FAILURES_OF_ADDRESS = 50  # whoever tries many names from one place
 WINDOW_S = 300.0
 _MAX_KEYS = 10_000
 
@@ -45,21 +46,21 @@ def check_new_password(password: str, again: str) -> None:
 
 
 class Brake:
-    """Counts failures by key; after five within five minutes the key has to wait."""
+    """Counts failures by key; after so many within five minutes the key has to wait."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, max_failures: int = MAX_FAILURES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max, self._clock = max_failures, clock
         self._failures: dict[str, deque[float]] = {}
 
     def wait_s(self, key: str) -> float:
         """How many seconds `key` has to wait before the next try; 0 if it need not."""
         recent = self._recent(key)
-        return recent[0] + WINDOW_S - self._clock() if len(recent) >= MAX_FAILURES else 0.0
+        return recent[0] + WINDOW_S - self._clock() if len(recent) >= self._max else 0.0
 
     def failed(self, key: str) -> None:
         if len(self._failures) >= _MAX_KEYS:
             self._failures = {each: times for each, times in self._failures.items() if self._recent(each)}
-        self._failures.setdefault(key, deque(maxlen=MAX_FAILURES)).append(self._clock())
+        self._failures.setdefault(key, deque(maxlen=self._max)).append(self._clock())
 
     def succeeded(self, key: str) -> None:
         self._failures.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,19 +17,22 @@ from typing import Any
 import streamlit as st
 import uvicorn
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from streamlit.web import bootstrap
 
 from app.accounts import Accounts
 from app.caretaker import Caretaker
 from app.downloads import Downloads
-from app.gate import IDENTITY_HEADERS, Gate, cookie_name
+from app.gate import IDENTITY_HEADERS, NO_STORE, Gate, cookie_name
 from app.widgets.problems import show_unexpected
-from data.errors import InvalidInput
+from data.errors import InvalidInput, StoreUnavailable
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.people import has_admin, invite
 from data.store import Store, open_store
 from training.launch import start_worker
 
+log = logging.getLogger(__name__)
 MAIN = Path(__file__).with_name("main.py")
 _LOCAL_HOSTS = ("127.0.0.1", "localhost", "0.0.0.0", "::", "")
 _MAX_FRAME_BYTES = 32 * 2**20
@@ -39,7 +43,7 @@ _THEME = {
     "theme.light.primaryColor": "#3b5bdb",
     "theme.light.textColor": "#10131f",
     "theme.light.secondaryBackgroundColor": "#f4f5f8",
-    "theme.dark.primaryColor": "#4c6ef5",
+    "theme.dark.primaryColor": "#4868f0",
     "theme.dark.linkColor": "#9db2ff",
     "theme.dark.backgroundColor": "#0e1117",
     "theme.dark.secondaryBackgroundColor": "#171b25",
@@ -77,8 +81,14 @@ def web_app(store: Store, home: Home, cookie: str, lifespan: Any = None) -> st.A
         routes=[*Accounts(store, cookie).routes(), *Downloads(store, home).routes()],
         middleware=[Middleware(Gate, store=store, cookie=cookie)],
         on_script_error=show_unexpected,
+        exception_handlers={StoreUnavailable: _no_store},
         lifespan=lifespan,
     )
+
+
+async def _no_store(_request: Request, error: Exception) -> Response:
+    log.error("%s", error)
+    return PlainTextResponse(NO_STORE, 503)
 
 
 def streamlit_options(host: str, port: int) -> dict[str, Any]:

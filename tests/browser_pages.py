@@ -40,6 +40,13 @@ class RankingPage:
         for key in keys.split():
             self.page.keyboard.press(key)
 
+    def dispatch(self, event: str) -> None:
+        """Send a key event with these properties to whatever has the focus inside the component."""
+        self.page.evaluate(
+            "document.activeElement.shadowRoot.activeElement.dispatchEvent("
+            f"new KeyboardEvent('keydown', Object.assign({event}, {{bubbles: true, composed: true}})))"
+        )
+
     def standings(self) -> list[str]:
         return self.page.locator(".ranker .standing").all_inner_texts()
 

@@ -214,7 +214,8 @@ export class View {
     if (!card) return;
     this.measure();
     card.focus({ preventScroll: true });
-    card.scrollIntoView({ block: "nearest" });
+    const room = window.innerHeight - this.prompt.offsetHeight - this.dock.offsetHeight;
+    card.scrollIntoView({ block: card.offsetHeight < room ? "nearest" : "start" }); // long ones are read from the top
   }
 
   // ---- the skip form

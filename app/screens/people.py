@@ -50,7 +50,7 @@ def _add_form() -> None:
 
 def _row(person: Person, you: Person) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"people.row.{person.id}"):
-        with st.container():
+        with st.container(gap=None):
             st.text(person.name + (" (you)" if person.id == you.id else ""))
             st.caption(_state(person))
         if person.disabled_at is not None:
