@@ -65,7 +65,8 @@ class Tx:
 
     def stream(self, statement: sa.Executable, batch: int = 2000) -> Iterator[sa.Row[Any]]:
         """Yield rows without holding them all in memory."""
-        yield from self._connection.execute(statement, execution_options={"yield_per": batch})
+        with self._connection.execute(statement, execution_options={"yield_per": batch}) as found:
+            yield from found
 
     def insert_ignoring(
         self, table: sa.Table, values: dict[str, Any] | list[dict[str, Any]], keys: Sequence[str] | None = None
