@@ -12,6 +12,7 @@ from data.engine import Tx
 from data.records import MetricPoint
 from data.runs import owned_update
 from data.schema import run_metric, run_sample
+from data.text import dump_json
 
 
 def report_step(
@@ -32,7 +33,7 @@ def report_step(
             run_metric, {"run_id": run_id, "name": name, "step": step, "value": stored}, ["run_id", "name", "step"]
         )
     for position, body in enumerate(samples):
-        values = {"run_id": run_id, "step": step, "position": position, "body": json.dumps(body, ensure_ascii=False)}
+        values = {"run_id": run_id, "step": step, "position": position, "body": dump_json(body)}
         tx.upsert(run_sample, values, ["run_id", "step", "position"])
 
 

@@ -19,6 +19,7 @@ from data.engine import Tx
 from data.errors import Conflict, Fenced, NotFound
 from data.records import Checkpoint, FailureKind, Run, RunEvent, RunKind, RunStatus
 from data.schema import checkpoint, run, run_event
+from data.text import clean_text, dump_json
 
 LEASE_S = 60.0
 
@@ -42,7 +43,7 @@ def create_run(
         "project_id": project_id,
         "snapshot_id": snapshot_id,
         "reward_run_id": reward_run_id,
-        "config": json.dumps(config, sort_keys=True),
+        "config": dump_json(config),
         "versions": "{}",
         "result": "{}",
         "nonce": nonce,
@@ -158,9 +159,9 @@ def finish_run(
     """Write the final state and the last event in one go. Raises Fenced."""
     values: dict[str, Any] = {"status": status.value, "lease_until": None, "ended_at": tx.now()}
     if result is not None:
-        values["result"] = json.dumps(result, sort_keys=True)
+        values["result"] = dump_json(result)
     if error_kind is not None:
-        values |= {"error_kind": error_kind.value, "error_message": error_message}
+        values |= {"error_kind": error_kind.value, "error_message": clean_text(error_message or "")}
     owned_update(tx, run_id, epoch, **values)
     detail = {"error": error_kind.value, "message": error_message} if error_kind else {}
     _event(tx, run_id, status.value, detail)
@@ -238,7 +239,8 @@ def release_run(tx: Tx, run_id: str, epoch: int, kind: FailureKind, message: str
     if is_cancelled:
         values["status"] = RunStatus.CANCELLED.value
     else:
-        values |= {"status": RunStatus.FAILED.value, "error_kind": kind.value, "error_message": message}
+        failed = {"status": RunStatus.FAILED.value, "error_kind": kind.value}
+        values |= failed | {"error_message": clean_text(message)}
     if tx.execute(sa.update(run).where(*owned).values(**values)).rowcount == 1:
         status = "cancelled" if is_cancelled else "failed"
         _event(tx, run_id, status, {"error": kind.value, "message": message})
@@ -276,7 +278,7 @@ def forget_checkpoint(tx: Tx, run_id: str, step: int) -> None:
 def _event(tx: Tx, run_id: str, kind: str, detail: dict[str, Any]) -> None:
     last = tx.scalar(sa.select(sa.func.coalesce(sa.func.max(run_event.c.seq), 0)).where(run_event.c.run_id == run_id))
     values = {"run_id": run_id, "seq": last + 1, "at": tx.now(), "kind": kind}
-    tx.execute(sa.insert(run_event).values(**values, detail=json.dumps(detail, ensure_ascii=False)))
+    tx.execute(sa.insert(run_event).values(**values, detail=dump_json(detail)))
 
 
 def _as_run(row: sa.Row[Any]) -> Run:

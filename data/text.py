@@ -48,7 +48,7 @@ def is_broken(text: str) -> bool:
 def clean_value(value: Any, on_repair: Callable[[], None] = lambda: None, *, depth: int = MAX_DEPTH) -> Any:
     """Return a value from somebody's file as plain JSON that every part of the program can store.
 
-    Texts are cleaned (`on_repair` is called for each broken one), numbers that are not finite become None, dates,
+    Texts are cleaned (`on_repair` is called for each broken one), numbers that are not finite become None; dates,
     decimals and the like become text. Raises InvalidInput if lists and objects are nested deeper than `depth`.
     """
     if isinstance(value, str):
@@ -70,7 +70,14 @@ def clean_value(value: Any, on_repair: Callable[[], None] = lambda: None, *, dep
         return [clean_value(each, on_repair, depth=depth - 1) for each in value]
     if isinstance(value, bytes):
         return f"<{len(value):,} bytes>"
+    if hasattr(value, "item"):  # a number of NumPy or torch
+        return clean_value(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def dump_json(value: Any) -> str:
+    """Write a value as JSON text that both databases take and every reader of JSON can read."""
+    return json.dumps(clean_value(value), ensure_ascii=False, allow_nan=False)
 
 
 def text_fingerprint(text: str) -> str:

@@ -28,6 +28,7 @@ from data.store import Store
 
 PARENT_VARIABLE = "RANKLOOP_PARENT"
 LOG_NAME, LOG_BYTES = "log.txt", 5 * 2**20
+STORE_RETRY_S = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -63,7 +64,7 @@ class Worker:
                     claimed = claim_run(tx, self._id, lease_s=self._pace.lease_s)
             except StoreUnavailable as error:
                 log.warning("%s; trying again", error)
-                self._stop.wait(5.0)
+                self._stop.wait(STORE_RETRY_S)
                 continue
             if claimed is not None:
                 self._do(claimed)
@@ -78,7 +79,25 @@ class Worker:
         folder = self._home.run_folder(run.id)
         folder.mkdir(parents=True, exist_ok=True)
         log.info("run %s (%s) starts", run.id, run.kind)
-        child = subprocess.Popen(
+        try:
+            child = self._start(run)
+        except OSError as error:
+            self._release(run, FailureKind.ERROR, f"its process can't be started ({error.strerror}); resume it later")
+            return
+        assert child.stdout is not None
+        copier = threading.Thread(target=_copy_log, args=(child.stdout, folder / LOG_NAME), daemon=True)
+        copier.start()
+        was_killed = self._watch(child, run)
+        copier.join(timeout=5)
+        if was_killed:
+            late = f"the process did not stop within {self._pace.cancel_grace_s:g} s of being asked, and was killed"
+            self._release(run, FailureKind.ERROR, f"{late}; resume the run to go on from its checkpoint")
+        else:
+            self._release(run, *_why(child.returncode, folder / LOG_NAME))
+        log.info("run %s ended", run.id)
+
+    def _start(self, run: Run) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "training.worker", run.id, "--epoch", str(run.epoch)],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -86,18 +105,22 @@ class Worker:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        assert child.stdout is not None
-        copier = threading.Thread(target=_copy_log, args=(child.stdout, folder / LOG_NAME), daemon=True)
-        copier.start()
-        self._watch(child, run)
-        copier.join(timeout=5)
-        kind, message = _why(child.returncode, folder / LOG_NAME)
-        with self._store.begin() as tx:
-            release_run(tx, run.id, run.epoch, kind, message)
-        log.info("run %s ended", run.id)
 
-    def _watch(self, child: subprocess.Popen[bytes], run: Run) -> None:
-        next_beat, asked_at = 0.0, None
+    def _release(self, run: Run, kind: FailureKind, message: str) -> None:
+        """Write the end of a run whose child wrote none. A store that is away is waited for."""
+        while True:
+            try:
+                with self._store.begin() as tx:
+                    release_run(tx, run.id, run.epoch, kind, message)
+                return
+            except StoreUnavailable as error:
+                log.warning("%s; trying again", error)
+                if self._stop.wait(STORE_RETRY_S):
+                    return  # its lease runs out, and whoever looks next fails the run
+
+    def _watch(self, child: subprocess.Popen[bytes], run: Run) -> bool:
+        """Wait for the child, with heartbeats; return whether it had to be killed because it did not stop."""
+        next_beat, asked_at, was_killed = 0.0, None, False
         while child.poll() is None:
             now = time.monotonic()
             wants_stop = self._stop.is_set()
@@ -115,7 +138,9 @@ class Worker:
                 _kill(child, signal.SIGTERM)
             if asked_at is not None and now > asked_at + self._pace.cancel_grace_s:
                 _kill(child, signal.SIGKILL)
+                was_killed = True
             time.sleep(min(self._pace.poll_s, 0.2))
+        return was_killed
 
     def _environment(self) -> dict[str, str]:
         root = str(Path(__file__).parents[1])

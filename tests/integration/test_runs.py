@@ -220,6 +220,32 @@ def test_a_child_that_died_without_a_word_is_recorded_and_one_that_spoke_is_left
     assert look(store, other).status is RunStatus.SUCCEEDED
 
 
+def test_whatever_a_run_says_can_be_stored_and_read_as_json(store: Store) -> None:
+    """A path with bytes that are no text, a NUL in a log, a number that is none: both databases take them alike."""
+    run = claimed(store)
+    odd = {"path": "a\udce9b", "log": "x\x00y", "loss": math.nan, "deep": [{"k\ud800": math.inf}]}
+    plain = {"path": "a\ufffdb", "log": "xy", "loss": None, "deep": [{"k\ufffd": None}]}
+    with store.begin() as tx:
+        add_event(tx, run.id, run.epoch, "odd", odd)
+        report_step(tx, run.id, run.epoch, 1, total_steps=1, metrics={}, samples=[odd])
+        finish_run(
+            tx,
+            run.id,
+            run.epoch,
+            RunStatus.FAILED,
+            result=odd,
+            error_kind=FailureKind.ERROR,
+            error_message="x\x00\udce9",
+        )
+        assert events_of(tx, run.id)[2].detail == plain
+        assert samples_of(tx, run.id) == [(1, plain)]
+        assert (get_run(tx, run.id).result, get_run(tx, run.id).error_message) == (plain, "x\ufffd")
+    other = claimed(store)
+    with store.begin() as tx:
+        release_run(tx, other.id, other.epoch, FailureKind.ERROR, "x\x00\udce9")
+    assert look(store, other).error_message == "x\ufffd"
+
+
 # Fencing
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.text import clean_text, clean_value, is_broken, messages_fingerprint, text_fingerprint
+from data.text import clean_text, clean_value, dump_json, is_broken, messages_fingerprint, text_fingerprint
 
 any_text = st.text(st.characters(codec=None, categories=None), max_size=60) | st.text(
     st.sampled_from("\x00\r\n\ud800\udc00\ud83d\ude00 aé\u202e\ufeff"), max_size=30
@@ -88,3 +90,9 @@ def test_a_fingerprint_of_messages_knows_who_said_what() -> None:
 
 def test_numbers_that_json_has_no_word_for_become_nothing() -> None:
     assert clean_value({"a": math.nan, "b": [math.inf, 1.5]}) == {"a": None, "b": [None, 1.5]}
+
+
+def test_values_of_other_libraries_become_plain_ones() -> None:
+    odd = {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": datetime.date(2026, 11, 30), "e": (1, 2)}
+    assert clean_value(odd) == {"a": 0.5, "b": 3, "c": True, "d": "2026-11-30", "e": [1, 2]}
+    assert dump_json({"b": "\ud800", "a": math.nan}) == '{"b": "\ufffd", "a": null}'
