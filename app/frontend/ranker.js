@@ -108,7 +108,7 @@ class Ranker {
   }
 
   takeTasks(tasks) {
-    this.queue = tasks.filter((task) => !this.done.has(task.task_id));
+    this.queue = tasks;
     const fresh = this.task && this.queue.find((task) => task.task_id === this.task.task_id);
     if (this.task && (this.isTouched() || JSON.stringify(fresh?.display_order) === JSON.stringify(this.order()))) {
       if (fresh && !this.isTouched()) this.task = { ...this.task, lease_token: fresh.lease_token };
@@ -121,7 +121,7 @@ class Ranker {
 
   next() {
     const isFirst = !this.task && !this.hasDrawn;
-    this.task = this.queue.find((task) => !this.done.has(task.task_id)) ?? null;
+    this.task = this.queue.find((task) => !this.done.has(task.task_id)) ?? null; // what is answered may still be sent
     this.view.closeSkip();
     if (!this.task) {
       this.view.showIdle(this.idleLines());
@@ -323,9 +323,7 @@ class Ranker {
     const origin = path[0];
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (isTextField(origin)) {
-      if (!isInside) return;
-      if (event.key === "Escape" && !event.isComposing) this.closeSkip();
-      event.stopImmediatePropagation(); // Streamlit would take "r" and "c" for its own, even in our text field
+      if (isInside && event.key === "Escape" && !event.isComposing) this.closeSkip();
       return;
     }
     if (event.isComposing || event.keyCode === 229 || isDialogOpen(this.view.help)) return;
