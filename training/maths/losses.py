@@ -40,22 +40,23 @@ def ranking_loss(
     without a pair gives no term. centring: weight of each group's squared mean score.
     Raises ValueError if no group has a pair. Source: Ouyang et al. 2022, eq. 1.
     """
-    scores = scores.float()
+    scores = _at_least_float32(scores)
     n_groups = int(groups.max()) + 1
     better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
-    pairs_of_group = torch.zeros(n_groups, device=scores.device).index_add(0, groups, better.sum(1).to(scores.dtype))
+    nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
+    pairs_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
     has_pair = pairs_of_group > 0
     if not bool(has_pair.any()):
         raise ValueError("all ranks are tied in every ranking of the batch: there is no pair to learn from")
     margins = scores[:, None] - scores[None, :]
     per_group = 1 / pairs_of_group.clamp(min=1)
     share = per_group[groups][:, None] * better
-    losses = torch.zeros(n_groups, device=scores.device).index_add(0, groups, (F.softplus(-margins) * share).sum(1))
+    losses = nothing.index_add(0, groups, (F.softplus(-margins) * share).sum(1))
     right = (margins.detach() > 0).to(scores.dtype) + 0.5 * (margins.detach() == 0)
-    accuracy = torch.zeros(n_groups, device=scores.device).index_add(0, groups, (right * share).sum(1))
+    accuracy = nothing.index_add(0, groups, (right * share).sum(1))
     if centring:
-        sizes = torch.zeros(n_groups, device=scores.device).index_add(0, groups, torch.ones_like(scores))
-        means = torch.zeros(n_groups, device=scores.device).index_add(0, groups, scores) / sizes.clamp(min=1)
+        sizes = nothing.index_add(0, groups, torch.ones_like(scores))
+        means = nothing.index_add(0, groups, scores) / sizes.clamp(min=1)
         losses = losses + centring * means.square()
     factor = torch.ones_like(losses) if weights is None else weights.to(losses.dtype)
     loss = (losses * factor)[has_pair].mean()
@@ -71,6 +72,7 @@ def policy_loss(
     Source: Schulman et al. 2017, eq. 7.
     """
     log_ratio = torch.where(weights > 0, logprobs - old_logprobs, 0)
+    advantages = torch.where(weights > 0, advantages, 0)
     ratio = log_ratio.exp()
     unclipped = ratio * advantages
     clipped = ratio.clamp(1 - clip_range, 1 + clip_range) * advantages
@@ -93,11 +95,11 @@ def value_loss(
     All tensors (B, T); weights are 0 at padding. Returns (loss, share of tokens where the clipped term was larger).
     Source: Schulman et al. 2017, as in OpenAI's code.
     """
-    error = (values - returns).square()
+    error = torch.where(weights > 0, values - returns, 0).square()
     if clip_range is None:
         return 0.5 * (weights * error).sum(), torch.zeros((), device=values.device)
     clipped = old_values + (values - old_values).clamp(-clip_range, clip_range)
-    clipped_error = (clipped - returns).square()
+    clipped_error = torch.where(weights > 0, clipped - returns, 0).square()
     loss = 0.5 * (weights * torch.maximum(error, clipped_error)).sum()
     return loss, (weights * (clipped_error > error)).sum().detach()
 
@@ -105,12 +107,17 @@ def value_loss(
 def selected_logprobs(logits: Tensor, chosen: Tensor, temperature: float) -> Tensor:
     """Log-probability of the chosen tokens at the sampling temperature, in nats.
 
-    logits: (M, V), any precision. chosen: (M,) int. Returns (M,) float32. Gradients flow.
+    logits: (M, V), any precision. chosen: (M,) int. Returns (M,), float32 at least. Gradients flow.
     """
-    return torch.log_softmax(logits.float() / temperature, dim=-1).gather(-1, chosen[:, None]).squeeze(-1)
+    logprobs = torch.log_softmax(_at_least_float32(logits) / temperature, dim=-1)
+    return logprobs.gather(-1, chosen[:, None]).squeeze(-1)
 
 
 def entropy(logits: Tensor, temperature: float) -> Tensor:
     """Entropy of the next-token distribution at the sampling temperature, in nats. logits: (M, V); returns (M,)."""
-    logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
+    logprobs = torch.log_softmax(_at_least_float32(logits) / temperature, dim=-1)
     return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
