@@ -3,63 +3,99 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+BOS_TEMPLATE = "{{ bos_token }}" + CHAT_TEMPLATE
+STRICT_TEMPLATE = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + CHAT_TEMPLATE.replace("message['content']", "message['content'] | trim")
+)
+SPECIAL = ("<|pad|>", "<|end|>", "<|start|>", "<|user|>", "<|assistant|>", "<|system|>")
+PAD, END, START = 0, 1, 2
+FAMILIES = ("llama", "qwen2", "gpt2")
 
 
-def tiny_tokenizer(*, chat: bool = True, pad: str | None = "<|pad|>"):
-    """A byte-level tokenizer. `pad`: its padding token; None: it has none; '<|end|>': its end token, as SmolLM2's."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+def tiny_tokenizer(
+    *,
+    chat: bool = True,
+    pad: str | None = "<|pad|>",
+    template: str = CHAT_TEMPLATE,
+    adds_bos: bool = False,
+    only_end: bool = False,
+) -> Any:
+    """A byte-level tokenizer.
+
+    pad: its padding token; None: it has none; '<|end|>': its end token, as SmolLM2's. adds_bos: it puts its start token
+    before every text, as Llama's does. only_end: its end token is its only special one, as GPT-2's.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    special = ["<|pad|>", "<|end|>", "<|start|>", "<|user|>", "<|assistant|>", "<|system|>"]
-    vocabulary = {token: place for place, token in enumerate(special + alphabet)}
+    special = ["<|end|>"] if only_end else list(SPECIAL)
+    vocabulary = {token: place for place, token in enumerate([*special, *alphabet])}
     built = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     built.decoder = decoders.ByteLevel()
-    present = special if pad == "<|pad|>" else special[1:]
-    built.add_special_tokens(present)
-    words = {"eos_token": "<|end|>", "bos_token": "<|start|>"} | ({"pad_token": pad} if pad else {})
+    built.add_special_tokens([token for token in special if token != "<|pad|>" or pad == "<|pad|>"])
+    if adds_bos:
+        built.post_processor = processors.TemplateProcessing(
+            single="<|start|> $A", special_tokens=[("<|start|>", START)]
+        )
+    words = {"eos_token": "<|end|>", "bos_token": "<|end|>" if only_end else "<|start|>"} | (
+        {"pad_token": pad} if pad else {}
+    )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=built, **words)
-    tokenizer.chat_template = CHAT_TEMPLATE if chat else None
+    tokenizer.chat_template = template if chat else None
     return tokenizer
 
 
-def tiny_config(**changes):
-    """A Llama of 2 layers and width 32 over the tokenizer's 262 tokens."""
-    from transformers import LlamaConfig
+def tiny_config(family: str = "llama", **changes: Any) -> Any:
+    """A configuration of 2 layers and width 32 over 264 tokens: the tokenizer's 262 and room for two more, as many models have."""
+    import transformers
 
-    values = {
-        "vocab_size": 262,
+    ids = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": START, "vocab_size": 264}
+    if family == "gpt2":
+        shape = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 512, "n_inner": 64}
+        return transformers.GPT2Config(**(ids | shape | changes))
+    shape = {
         "hidden_size": 32,
         "intermediate_size": 64,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "max_position_embeddings": 512,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": 2,
         "tie_word_embeddings": True,
     }
-    return LlamaConfig(**(values | changes))
+    more = {"gemma2": {"head_dim": 16, "sliding_window": 16, "final_logit_softcapping": 5.0}}.get(family, {})
+    names = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gemma2": "Gemma2Config", "cohere": "CohereConfig"}
+    return getattr(transformers, names[family])(**(ids | shape | more | changes))
 
 
-def tiny_language_model(seed: int = 0, **changes):
+def tiny_language_model(seed: int = 0, family: str = "llama", **changes: Any) -> Any:
+    """A causal language model with random weights, in evaluation mode."""
     import torch
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    return LlamaForCausalLM(tiny_config(**changes)).eval()
+    return AutoModelForCausalLM.from_config(tiny_config(family, **changes)).eval()
 
 
-def save_tiny_model(folder: Path, *, seed: int = 0, chat: bool = True, pad: str | None = "<|pad|>", **changes) -> Path:
+def save_tiny_model(
+    folder: Path,
+    *,
+    seed: int = 0,
+    family: str = "llama",
+    chat: bool = True,
+    pad: str | None = "<|pad|>",
+    tokenizer: Any = None,
+    **changes: Any,
+) -> Path:
     """Write a tiny language model with its tokenizer to a folder, as a person would have one."""
-    model = tiny_language_model(seed, **changes)
-    model.save_pretrained(folder)
-    tiny_tokenizer(chat=chat, pad=pad).save_pretrained(folder)
+    tiny_language_model(seed, family, **changes).save_pretrained(folder)
+    (tokenizer or tiny_tokenizer(chat=chat, pad=pad)).save_pretrained(folder)
     return folder

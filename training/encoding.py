@@ -19,7 +19,7 @@ from data.errors import InvalidInput
 from data.records import Message, Messages
 from data.text import clean_text
 
-_MARK = "\ue000{}\ue001"  # private-use characters: they stand for a message's content while the template is rendered
+_MARK = "\ue000{}\ue001"  # private-use characters: they stand for a piece of text while the template is rendered
 _MARKS = re.compile("\ue000(\\d+)\ue001")
 
 
@@ -75,7 +75,8 @@ class Encoder:
         self.eos_id: int = tokenizer.eos_token_id
         self.stop_ids = frozenset({self.eos_id, *extra_stop_ids})
         self.pad_id, self.is_pad_shared = _padding_id(tokenizer, self.stop_ids)
-        self._special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        special = [re.escape(str(token)) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._must_stay_text = re.compile("|".join([*sorted(special, key=len, reverse=True), _MARKS.pattern]))
         blank = tokenizer("", add_special_tokens=True)["input_ids"]
         self._starts_with_bos = bool(blank) and blank[0] == tokenizer.bos_token_id
 
@@ -96,17 +97,15 @@ class Encoder:
         """A prompt's ids, up to where the response starts.
 
         Without a chat template the contents are joined by blank lines, as a plain language model expects.
-        Raises InvalidInput if the template refuses the messages.
+        Raises InvalidInput if the template refuses the messages, or if no token comes of them.
         """
-        if not self.tokenizer.chat_template:
+        if self.tokenizer.chat_template:
+            ids = self._templated(messages)
+        else:
             start = [self.tokenizer.bos_token_id] if self._starts_with_bos else []
-            return start + self._as_text("\n\n".join(each["content"] for each in messages))
-        if not any(special in each["content"] for each in messages for special in self._special):
-            return self._as_template(self._render(messages))
-        marked = [each | {"content": _MARK.format(place)} for place, each in enumerate(messages)]
-        ids: list[int] = []
-        for place, part in enumerate(_MARKS.split(self._render(marked))):
-            ids += self._as_text(messages[int(part)]["content"]) if place % 2 else self._as_template(part)
+            ids = start + self._as_text("\n\n".join(each["content"] for each in messages))
+        if not ids:
+            raise InvalidInput("the model's tokenizer makes no token of the prompt")
         return ids
 
     def response_ids(self, text: str) -> list[int]:
@@ -121,6 +120,20 @@ class Encoder:
     def show(self, ids: Sequence[int]) -> str:
         """The exact token string, special tokens included: what a model really reads."""
         return clean_text(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    def _templated(self, messages: Messages) -> list[int]:
+        """The template's ids. A special token that a message holds is out of the way while the template is rendered."""
+        kept: list[str] = []
+
+        def mark(found: re.Match[str]) -> str:
+            kept.append(found[0])
+            return _MARK.format(len(kept) - 1)
+
+        marked = [each | {"content": self._must_stay_text.sub(mark, each["content"])} for each in messages]
+        ids: list[int] = []
+        for place, part in enumerate(_MARKS.split(self._render(marked))):
+            ids += self._as_text(kept[int(part)]) if place % 2 else self._as_template(part)
+        return ids
 
     def _render(self, messages: Sequence[Message]) -> str:
         try:

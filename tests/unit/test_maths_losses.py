@@ -141,11 +141,11 @@ def test_scores_in_half_precision_are_compared_in_float32() -> None:
 
 
 def test_centring_weighs_the_squared_mean_score_of_each_ranking() -> None:
-    scores, ranks, groups = vector(2, 0, 1, -1), whole(1, 2, 1, 2), whole(0, 0, 1, 1)
+    scores, ranks, groups = vector(3, 1, 1, -1), whole(1, 2, 1, 2), whole(0, 0, 1, 1)
     plain = ranking_loss(scores, ranks, groups).loss
     centred = ranking_loss(scores, ranks, groups, centring=0.01).loss
-    # Means 1 and 0. The squared sum of a pair, as TRL has it, is four times that: .02.
-    assert (centred - plain).item() == pytest.approx(0.01 * (1 + 0) / 2)
+    # Means 2 and 0. The squared sum of a pair, as TRL has it, is four times as much.
+    assert (centred - plain).item() == pytest.approx(0.01 * (4 + 0) / 2)
 
 
 @pytest.mark.parametrize(
