@@ -55,7 +55,7 @@ def tiny_tokenizer(
 
 
 def tiny_config(family: str = "llama", **changes: Any) -> Any:
-    """A configuration of 2 layers and width 32 over 264 tokens: the tokenizer's 262 and room for two more, as many models have."""
+    """A configuration of 2 layers and width 32 over 264 tokens: two more than the tokenizer's, as many models have."""
     import transformers
 
     ids = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": START, "vocab_size": 264}

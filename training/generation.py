@@ -17,6 +17,7 @@ from torch import Tensor
 
 from training.config import GenerationConfig
 from training.models import Machine
+from training.reporter import NotFinite
 
 COMPACT_SHARE = 0.85  # rows are dropped when fewer than this share of them is still unfinished
 
@@ -46,9 +47,12 @@ def random_numbers(seed: int, keys: Sequence[str], length: int) -> Tensor:
 def choose_tokens(logits: Tensor, uniform: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Draw a token from each row of logits (R, V) with the numbers `uniform` (R,), by inverting the distribution.
 
-    top_k = 0 and top_p = 1 leave the distribution whole. Returns (R,) int.
+    top_k = 0 and top_p = 1 leave the distribution whole. Returns (R,) int. Raises NotFinite for logits that are not
+    numbers, of which no token could be drawn.
     """
     probabilities = torch.softmax(logits.float() / temperature, dim=-1)
+    if logits.device.type == "mps":  # has no float64
+        probabilities = probabilities.cpu()
     if top_k or top_p < 1:
         probabilities, order = probabilities.sort(dim=-1, descending=True)
         before = probabilities.cumsum(-1) - probabilities
@@ -57,9 +61,12 @@ def choose_tokens(logits: Tensor, uniform: Tensor, temperature: float, top_k: in
             dropped[:, top_k:] = True
         probabilities = probabilities.masked_fill(dropped, 0)
     cumulative = probabilities.double().cumsum(-1)
-    target = uniform.to(cumulative)[:, None] * cumulative[:, -1:]
-    places = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
-    return (order.gather(-1, places) if top_k or top_p < 1 else places).squeeze(-1)
+    total = cumulative[:, -1:]
+    if not bool(torch.isfinite(total).all()):
+        raise NotFinite("the model's logits are not finite numbers; its weights are spoilt, or need precision=fp32")
+    target = torch.minimum(uniform.to(total)[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    places = torch.searchsorted(cumulative, target, right=True)
+    return (order.gather(-1, places) if top_k or top_p < 1 else places).squeeze(-1).to(logits.device)
 
 
 @torch.no_grad()
