@@ -90,7 +90,7 @@ def test_tokens_come_from_the_whole_distribution_at_the_temperature(temperature:
 def test_the_chi_square_above_sees_a_wrong_temperature() -> None:
     probabilities = torch.softmax(torch.arange(8.0).double(), 0)
     uniform = random_numbers(0, ["x"], 20_000)[0]
-    tokens = choose_tokens(probabilities.log().float().expand(20_000, 8), uniform, 1.05).tolist()
+    tokens = choose_tokens(probabilities.log().float().expand(20_000, 8), uniform, 1.1).tolist()
     with pytest.raises(AssertionError):
         assert_drawn_from(tokens, probabilities)
 

@@ -175,6 +175,12 @@ def test_approximate_kl_between_the_old_and_the_new_policy() -> None:
     assert stats.approx_kl.item() == pytest.approx(0.0033361, abs=1e-7)
 
 
+@pytest.mark.parametrize(("log_ratio", "expected"), [(0.3, 0.0498588076), (-0.3, 0.0408182207)])
+def test_approximate_kl_is_that_of_the_policy_that_sampled(log_ratio: float, expected: float) -> None:
+    _, stats = policy_loss(vector(log_ratio - 1)[None], vector(-1)[None], vector(1)[None], vector(1)[None], 0.2)
+    assert stats.approx_kl.item() == pytest.approx(expected, abs=1e-9)
+
+
 def test_figures_of_the_policy_leave_out_padding() -> None:
     weights = vector(0.5, 0.5, 0)[None]
     old, new = vector(-1, -1, -9)[None], vector(-1, -1 + math.log(1.5), 40)[None]
