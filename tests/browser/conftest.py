@@ -38,7 +38,7 @@ def _leaves_nothing_behind() -> None:
     """Chromium's own processes come and go as it pleases; the server's end is checked by `WebServer`."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     named = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if not named:

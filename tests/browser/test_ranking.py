@@ -23,6 +23,7 @@ from data.slots import held_assignments
 from data.store import Store
 from data.tasks import add_task, get_task
 from labeling.ranks import competition_ranks
+from labeling.session import keep_draft, next_work
 
 RECONNECT_S = 60.0  # Streamlit's page tries again after ever longer waits
 HOSTILE = [
@@ -294,6 +295,36 @@ def test_a_reload_in_the_middle_keeps_the_draft(work: Work, ranking: RankingPage
     assert elsewhere.standings() == ["Rank 3", "Rank 1", "Not ranked"]
     elsewhere.press("2 Enter")
     assert by_place(work.stored(1)[0]) == [3, 1, 2]
+
+
+def test_a_draft_of_another_order_is_not_shown(work: Work, new_page: NewPage) -> None:
+    held = next_work(work.store, work.person, work.project.id).assignments[0]
+    turned = list(held.display_order)[::-1]
+    draft = {"task_id": held.task.id, "ranks": [1, 2, 3], "display_order": turned, "at": 1.0}
+    keep_draft(work.store, work.person, draft)
+    assert RankingPage(new_page(work.server, work.person)).open(work.url).standings() == ["Not ranked"] * 3
+    keep_draft(work.store, work.person, draft | {"display_order": list(held.display_order), "at": 2.0})
+    again = RankingPage(new_page(work.server, work.person)).open(work.url)
+    assert again.standings() == ["Rank 1", "Rank 2", "Rank 3"]
+
+
+def test_an_answer_that_is_refused_says_why_and_comes_back(work: Work, ranking: RankingPage) -> None:
+    held = next_work(work.store, work.person, work.project.id).assignments[0]
+    item = {"submission_key": "a-bad-one", "task_id": held.task.id, "lease_token": held.lease_token}
+    item |= {"display_order": list(held.display_order), "ranks": [1, 3, 3], "sent_at": 0}
+    key = f"rankloop.outbox.{work.person.id}.a-bad-one"
+    ranking.page.evaluate("([key, item]) => localStorage.setItem(key, JSON.stringify(item))", [key, item])
+    ranking.page.reload()
+    expect(ranking.notice).to_contain_text("have a gap", timeout=PATIENCE_S * 1000)
+    ranking.expect_saved()
+    ranking.ready()
+    assert ranking.page.evaluate("key => localStorage.getItem(key)", key) is None
+    assert work.rankings() == []
+    ranking.page.reload()
+    ranking.ready()
+    assert ranking.standings() == ["Rank 1", "Rank 3, tied with C", "Rank 3, tied with B"]
+    ranking.press("2 Enter")
+    assert by_place(work.stored(1)[0]) == [1, 2, 2]
 
 
 def test_a_killed_server_costs_nothing(work: Work, new_page: NewPage) -> None:

@@ -87,6 +87,7 @@ def test_a_project_is_made_in_a_dialog_and_filled_from_a_file(
     with store.read() as tx:
         (made,) = [project for project in list_projects(tx) if project.name == "Made in a dialog"]
     page.get_by_role("button", name="Import prompts").click()
+    expect(page.get_by_role("heading", name="Prompts and responses")).to_be_visible(timeout=20_000)
     page.get_by_role("button", name="Import prompts").click()  # the page of prompts, empty, leads on too
     file = tmp_path / "prompts.csv"
     file.write_text("prompt\nName three rivers.\n![x](http://example.org/leak.png)\n")
