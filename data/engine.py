@@ -37,6 +37,8 @@ _PRAGMAS = (
     "foreign_keys=ON",
     "trusted_schema=OFF",
 )
+_READING = ("query_only=ON",)
+_WRITING = ("cache_size=-65536",)  # KiB; an import touches the index of fingerprints all over
 _DATABASE_CLOCK = {
     "sqlite": "select (julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "select extract(epoch from clock_timestamp())::double precision",
@@ -122,8 +124,8 @@ class Store:
         self.is_sqlite = url.startswith("sqlite")
         self._clock = clock
         self._write_lock = threading.Lock()
-        self.write_engine = _make_engine(url, begin="BEGIN IMMEDIATE")
-        self.read_engine = _make_engine(url, begin="BEGIN", query_only=True) if self.is_sqlite else self.write_engine
+        self.write_engine = _make_engine(url, begin="BEGIN IMMEDIATE", more=_WRITING)
+        self.read_engine = _make_engine(url, begin="BEGIN", more=_READING) if self.is_sqlite else self.write_engine
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -228,7 +230,7 @@ def copy_pages(source: Path, target: Path) -> None:
         raise StoreUnavailable(f"{source} can't be copied to {target} ({error})") from error
 
 
-def _make_engine(url: str, begin: str, *, query_only: bool = False) -> sa.Engine:
+def _make_engine(url: str, begin: str, more: tuple[str, ...]) -> sa.Engine:
     if not url.startswith("sqlite"):
         waits = {} if "connect_timeout" in sa.make_url(url).query else {"connect_timeout": CONNECT_TIMEOUT_S}
         return sa.create_engine(url, pool_size=5, max_overflow=20, pool_pre_ping=True, connect_args=waits)
@@ -239,7 +241,7 @@ def _make_engine(url: str, begin: str, *, query_only: bool = False) -> sa.Engine
     @sa.event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
-        for pragma in (*_PRAGMAS, *(["query_only=ON"] if query_only else [])):
+        for pragma in (*_PRAGMAS, *more):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")

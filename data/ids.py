@@ -9,10 +9,11 @@ from __future__ import annotations
 import secrets
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 ID_LENGTH = 16
 
 
 def new_id(now: float) -> str:
     """Return a new id for the time `now` (seconds since the epoch, UTC)."""
     number = (int(now * 1000) << 35) | secrets.randbits(35)
-    return "".join(_ALPHABET[(number >> (5 * place)) & 31] for place in reversed(range(ID_LENGTH)))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(70, -1, -10)])

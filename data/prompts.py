@@ -13,7 +13,7 @@ from data.engine import Tx
 from data.errors import InvalidInput, NotFound
 from data.records import Messages, NewPrompt, Prompt, Split
 from data.schema import project, prompt, task
-from data.text import messages_fingerprint
+from data.text import encode_json, messages_fingerprint
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
             "project_id": project_id,
             "seq": start + number,
             "fingerprint": messages_fingerprint(each.messages),
-            "messages": json.dumps(each.messages, ensure_ascii=False),
+            "messages": encode_json(each.messages),
             "split": each.split.value if each.split else None,
             "external_id": each.external_id,
-            "meta": json.dumps(each.meta, ensure_ascii=False),
+            "meta": encode_json(each.meta),
             "created_at": now,
         }
         for number, each in enumerate(prompts, start=1)

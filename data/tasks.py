@@ -16,7 +16,7 @@ from data.projects import MAX_K, MIN_K
 from data.prompts import read_messages
 from data.records import NewResponse, Response, Task
 from data.schema import project, prompt, response, slot, task, task_response
-from data.text import text_fingerprint
+from data.text import encode_json, text_fingerprint
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def add_responses(
             "fingerprint": text_fingerprint(each.text),
             "text": each.text,
             "model": each.model,
-            "provenance": json.dumps(each.provenance, ensure_ascii=False),
+            "provenance": encode_json(each.provenance),
             "run_id": run_id,
             "sample_index": number if run_id else None,
             "created_at": now,

@@ -18,6 +18,7 @@ from data.errors import InvalidInput
 from data.records import Message
 
 MAX_DEPTH = 100
+encode_json = json.JSONEncoder(ensure_ascii=False).encode
 _BROKEN = re.compile("[\\x00\\ud800-\\udfff]")
 _BOMS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -88,7 +89,7 @@ def text_fingerprint(text: str) -> str:
 def messages_fingerprint(messages: Sequence[Message]) -> str:
     """Return a hash of the messages: roles and contents, outer white space ignored."""
     pairs = [[message["role"], message["content"].strip()] for message in messages]
-    return hashlib.sha256(json.dumps(pairs, ensure_ascii=False).encode()).hexdigest()[:32]
+    return hashlib.sha256(encode_json(pairs).encode()).hexdigest()[:32]
 
 
 def decode_utf8(raw: bytes, where: str) -> str:

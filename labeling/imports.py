@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from labeling.ranks import closed_up
 from labeling.readers import READERS
 
 ROWS_PER_TRANSACTION = 500
+PROMPTS_PER_TRANSACTION = 2000
 MAX_PROBLEMS_SHOWN = 50
 _NumberedRow = tuple[int, dict[str, Any]]
 _ROW_ERRORS = (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError)
@@ -81,14 +83,14 @@ def import_prompts(
     with store.read() as tx:
         get_project(tx, project_id)
     seen: set[str] = set()
-    for chunk in _chunks(_rows(report, path, on_row)):
+    for chunk in _chunks(_rows(report, path, on_row), PROMPTS_PER_TRANSACTION):
         batch = _parse_prompts(chunk, prompt_field, report)
         if dry_run:
             with store.read() as tx:
                 known = known_fingerprints(tx, project_id, batch)
             for prompt in batch:
                 fingerprint = messages_fingerprint(prompt.messages)
-                report.counts["known" if fingerprint in known | seen else "new"] += 1
+                report.counts["known" if fingerprint in known or fingerprint in seen else "new"] += 1
                 seen.add(fingerprint)
         else:
             with store.begin() as tx:
@@ -126,11 +128,12 @@ def import_responses(
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
     with store.read() as tx:
         overlap = get_project(tx, project_id).overlap
-    for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
-        with _transaction(store, dry_run) as tx:
-            for line, row in chunk:
-                with _line(tx, report, line) as counts:
-                    _add_response_row(tx, project_id, row, overlap, counts)
+
+    def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
+        with _line(tx, report, line) as counts:
+            _add_response_row(tx, project_id, row, overlap, counts)
+
+    _for_each(store, _rows(report, path, on_row), add, dry_run)
     return report
 
 
@@ -155,10 +158,11 @@ def import_rankings(
     report.counts.update(rankings=0, skips=0, known=0, doubles=0)
     with store.read() as tx:
         get_project(tx, project_id)
-    for chunk in _chunks(_rows(report, path, on_row), whole=dry_run):
-        with _transaction(store, dry_run) as tx:
-            for line, row in chunk:
-                _add_ranking_row(tx, project_id, line, READERS[format_name](row), report)
+
+    def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
+        _add_ranking_row(tx, project_id, line, READERS[format_name](row), report)
+
+    _for_each(store, _rows(report, path, on_row), add, dry_run)
     return report
 
 
@@ -251,16 +255,24 @@ def _rows(report: ImportReport, path: Path, on_row: OnRow | None) -> Iterator[_N
         raise InvalidInput(f"{report.file}: the file has no rows")
 
 
-def _chunks(rows: Iterator[_NumberedRow], *, whole: bool = False) -> Iterator[list[_NumberedRow]]:
-    """Rows in lots of one transaction each; `whole`: all in one, so that a rehearsal sees doubles across lots."""
-    chunk = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == ROWS_PER_TRANSACTION and not whole:
-            yield chunk
-            chunk = []
-    if chunk:
+def _chunks(rows: Iterator[_NumberedRow], size: int) -> Iterator[list[_NumberedRow]]:
+    while chunk := list(itertools.islice(rows, size)):
         yield chunk
+
+
+def _for_each(
+    store: Store, rows: Iterator[_NumberedRow], add: Callable[[Tx, int, dict[str, Any]], None], dry_run: bool
+) -> None:
+    """Add rows in lots of one transaction each; rehearse them in one, so that doubles are seen across lots."""
+    if dry_run:
+        with store.rehearse() as tx:
+            for line, row in rows:
+                add(tx, line, row)
+        return
+    for chunk in _chunks(rows, ROWS_PER_TRANSACTION):
+        with store.begin() as tx:
+            for line, row in chunk:
+                add(tx, line, row)
 
 
 @contextlib.contextmanager
@@ -279,9 +291,3 @@ def _line(tx: Tx, report: ImportReport, line: int) -> Iterator[Counter[str]]:
 def _problem(line: int, error: Exception) -> Problem:
     known = isinstance(error, ProjectError)
     return Problem(line, str(error) if known else f"the row is not as this format has it: {error!r}")
-
-
-@contextlib.contextmanager
-def _transaction(store: Store, dry_run: bool) -> Iterator[Tx]:
-    with store.rehearse() if dry_run else store.begin() as tx:
-        yield tx

@@ -21,6 +21,7 @@ from labeling.ranks import competition_ranks
 ROLES = ("system", "user", "assistant")
 PROMPT_FIELDS = ("prompt", "messages", "instruction", "question", "text")
 MAX_TEXT_LENGTH = 1_000_000
+_SPLITS = (None, "", *Split)
 PROMPT_ROW = frozenset({"id", "split", "meta"})
 RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
 RANKING_ROW = RESPONSES_ROW | {
@@ -54,7 +55,7 @@ def parse_prompt(
         wanted = f"field {prompt_field!r}" if prompt_field else f"field of {', '.join(map(repr, PROMPT_FIELDS))}"
         raise InvalidInput(f"no {wanted}; the row has {', '.join(map(repr, sorted(row))) or 'nothing'}")
     split = row.get("split")
-    if split not in (None, "", *Split):
+    if split not in _SPLITS:
         raise InvalidInput(f"split {split!r}: only 'train', 'eval' or nothing is allowed")
     named = next((name for name in ("id", "prompt_id") if row.get(name) not in (None, "")), None)
     unknown = {name: value for name, value in row.items() if name not in own_fields | {field, named}}
@@ -62,7 +63,7 @@ def parse_prompt(
         messages=parse_messages(_structure(row[field]) if field == "messages" else row[field]),
         split=Split(split) if split else None,
         external_id=None if named is None else clean_text(str(row[named])),
-        meta=_object(row.get("meta"), "meta") | clean_value(unknown),
+        meta=_object(row.get("meta"), "meta") | (clean_value(unknown) if unknown else {}),
     )
 
 

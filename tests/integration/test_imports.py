@@ -171,6 +171,7 @@ def test_a_rehearsal_counts_what_the_import_then_does_and_stores_nothing(
 ) -> None:
     """Whatever the lots in which rows are stored; and once more over what is there by then."""
     monkeypatch.setattr(labeling.imports, "ROWS_PER_TRANSACTION", size)
+    monkeypatch.setattr(labeling.imports, "PROMPTS_PER_TRANSACTION", size)
     project = make.make_project(store)
     files: list[tuple[Any, Path]] = [
         (import_prompts, jsonl(tmp_path, *PROMPTS, *PROMPTS, name="p.jsonl")),
@@ -256,7 +257,7 @@ def test_two_imports_at_once_lose_nothing(store: Store, tmp_path: Path) -> None:
 def test_two_prompt_imports_at_once_drop_no_prompt(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labeling.imports, "ROWS_PER_TRANSACTION", 7)
+    monkeypatch.setattr(labeling.imports, "PROMPTS_PER_TRANSACTION", 7)
     project = make.make_project(store)
     paths = [jsonl(tmp_path, *[{"prompt": f"{name} {n}"} for n in range(200)], name=f"{name}.jsonl") for name in "abcd"]
     threads = [threading.Thread(target=import_prompts, args=(store, project.id, path)) for path in paths]
@@ -346,7 +347,7 @@ def test_at_most_fifty_problems_are_shown_and_all_are_counted(sqlite_store: Stor
 def test_a_full_disk_is_told_and_takes_nothing_back(sqlite_store: Store, tmp_path: Path) -> None:
     """What was stored before stays; the lot that did not fit is not half there."""
     store, project = sqlite_store, make.make_project(sqlite_store)
-    rows = [{"prompt": f"{number} {'x' * 2000}"} for number in range(2000)]
+    rows = [{"prompt": f"{number} {'x' * 500}"} for number in range(6000)]
     with store.write_engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 900}")
@@ -355,5 +356,5 @@ def test_a_full_disk_is_told_and_takes_nothing_back(sqlite_store: Store, tmp_pat
         import_prompts(store, project.id, jsonl(tmp_path, *rows))
     with store.read() as tx:
         n_stored = project_counts(tx, project.id)["prompts"]
-    assert 0 < n_stored < 2000
-    assert n_stored % labeling.imports.ROWS_PER_TRANSACTION == 0
+    assert 0 < n_stored < 6000
+    assert n_stored % labeling.imports.PROMPTS_PER_TRANSACTION == 0
