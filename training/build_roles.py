@@ -76,9 +76,7 @@ def _shared(
         policy=Policy(trunk(POLICY), inner, config.temperature),
         reference=Policy(trunk(None), inner, config.temperature),
         critic=critic,
-        reward_model=SharedRewardModel(
-            trunk(REWARD), reward_head, info.shift, info.max_length, encoder.eos_id, encoder.pad_id
-        ),
+        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info.shift, info.max_length, encoder),
         policy_parameters=switch.parameters(POLICY),
         critic_parameters=switch.parameters(CRITIC) | _named_head(critic.head),
     )
@@ -106,7 +104,7 @@ def _separate(
         policy=policy,
         reference=reference,
         critic=Critic(trunk, head),
-        reward_model=SeparateRewardModel(scorer, shares_ids),
+        reward_model=SeparateRewardModel(scorer, encoder.stop_ids, shares_ids),
         policy_parameters=policy_parameters,
         critic_parameters=critic_parameters | _named_head(head),
     )

@@ -47,7 +47,7 @@ def save_checkpoint(reporter: Reporter, state: State) -> Path:
 
     Raises OSError where the disk is full; what was there before is untouched.
     """
-    root = reporter.folder / "checkpoints"
+    root = reporter.checkpoint_root
     root.mkdir(parents=True, exist_ok=True)
     staging = root / f".staging-{state.step:08d}-{reporter.run.epoch}"
     target = root / f"step-{state.step:08d}-{reporter.run.epoch}"
@@ -78,24 +78,31 @@ def save_checkpoint(reporter: Reporter, state: State) -> Path:
 
 
 def newest_checkpoint(reporter: Reporter) -> State | None:
-    """The newest registered checkpoint whose files are what its manifest says; broken ones are recorded and passed."""
+    """The newest registered checkpoint whose files are what its manifest says; broken ones are recorded and forgotten.
+
+    Without one, whatever an earlier attempt reported is forgotten: the run starts anew.
+    """
     for step, folder in reporter.checkpoint_folders():
         problem = verify(folder)
         if problem is None:
             return _read(folder)
-        reporter.event("checkpoint_broken", step=step, problem=problem)
+        reporter.checkpoint_broken(step, problem)
+    if reporter.run.attempt > 1:
+        reporter.resumed_from(0, [])
     return None
 
 
 def verify(folder: Path) -> str | None:
     """Check a checkpoint against its manifest; return what is wrong with it, or None."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        files = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return f"no readable manifest ({type(error).__name__})"
-    for name, facts in manifest["files"].items():
+    if STATE not in files:
+        return f"the manifest does not name {STATE}"
+    for name, facts in files.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != facts["bytes"]:
+        if not path.is_file() or path.stat().st_size != facts.get("bytes"):
             return f"{name} is missing or has another size"
         if _facts(path) != facts:
             return f"{name} has other contents than when it was written"
@@ -163,9 +170,9 @@ def _read(folder: Path) -> State:
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:
-    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}  # copies only where it must
     try:
-        save_file(copies, path)
+        save_file(plain, path)
     except SafetensorError as error:
         if "os error 28" in str(error) or "No space" in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error

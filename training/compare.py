@@ -26,7 +26,7 @@ def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
     for number, (side, name) in enumerate(sides.items(), start=1):
         rows[side] = answers(config, reporter, machine, side, name, prompts, scorer)
         reporter.step(number, len(sides), samples=[row for found in rows.values() for row in found])
-    result: dict[str, Any] = {"prompts": len(rows["a"]), **{f"model_{side}": name for side, name in sides.items()}}
+    result: dict[str, Any] = {"prompts": len(prompts), **{f"model_{side}": name for side, name in sides.items()}}
     if scorer is not None:
         for side, found in rows.items():
             result[f"score_{side}"] = sum(row["score"] for row in found) / max(1, len(found))

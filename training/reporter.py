@@ -97,20 +97,33 @@ class Reporter:
         with self.store.begin() as tx:
             owned_update(tx, self.run.id, self.run.epoch, versions=json.dumps(versions, sort_keys=True))
 
+    @property
+    def checkpoint_root(self) -> Path:
+        return self.folder / "checkpoints"
+
     def checkpoint_saved(self, step: int, folder: Path, keep: int = 2) -> None:
-        """Register a checkpoint that is whole on disk, then forget and remove all but the newest `keep`."""
+        """Register a checkpoint that is whole on disk, then forget all but the newest `keep`, and remove their folders
+        and whatever else an attempt that was killed has left beside them."""
         with self.store.begin() as tx:
-            register_checkpoint(tx, self.run.id, self.run.epoch, step, str(folder))
+            register_checkpoint(tx, self.run.id, self.run.epoch, step, folder.name)
             known = checkpoints_of(tx, self.run.id)
             for old in known[keep:]:
                 forget_checkpoint(tx, self.run.id, old.step)
-        for old in known[keep:]:
-            shutil.rmtree(old.folder, ignore_errors=True)
+        kept = {each.folder for each in known[:keep]}
+        for found in self.checkpoint_root.iterdir():
+            if found.name not in kept:
+                shutil.rmtree(found, ignore_errors=True)
 
     def checkpoint_folders(self) -> list[tuple[int, Path]]:
         """(step, folder) of the registered checkpoints, the newest first."""
         with self.store.read() as tx:
-            return [(each.step, Path(each.folder)) for each in checkpoints_of(tx, self.run.id)]
+            return [(each.step, self.checkpoint_root / each.folder) for each in checkpoints_of(tx, self.run.id)]
+
+    def checkpoint_broken(self, step: int, problem: str) -> None:
+        """Record that a checkpoint can't be used, and forget it: it must not count among the newest that are kept."""
+        with self.store.begin() as tx:
+            add_event(tx, self.run.id, self.run.epoch, "checkpoint_broken", {"step": step, "problem": problem})
+            forget_checkpoint(tx, self.run.id, step)
 
     def resumed_from(self, step: int, restored: list[str]) -> None:
         """Forget what was reported after `step`, and record what was restored."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +21,7 @@ from trl import RewardTrainer
 
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
-from training.encoding import Encoder
+from training.encoding import PADDING, Encoder
 from training.hf import EveryStep, ReportingTrainer, common_arguments, merged, with_adapter
 from training.maths.losses import ranking_loss
 from training.models import (
@@ -31,6 +31,7 @@ from training.models import (
     Machine,
     ModelSource,
     find_model,
+    fitting_length,
     load_classifier,
     load_encoder,
     save_model,
@@ -54,28 +55,40 @@ class Evaluation(NamedTuple):
 
 
 class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
-    """TRL's RewardTrainer with whole rankings as batch elements."""
+    """TRL's RewardTrainer with whole rankings as batch elements.
+
+    Loss and figures are means over all rankings, and all scores, of a step: how it is cut into micro-batches, and that
+    the last one may be smaller, changes nothing.
+    """
 
     centring = 0.0
+    loss_is_scaled_for_ga = True  # by compute_loss
+    _step_scores: list[Tensor]
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
         return dataset  # it holds token ids already
+
+    def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], _device: Any) -> int:
+        self._step_scores = []
+        return sum(len(inputs["weights"]) for inputs in batch_samples)
 
     def compute_loss(
         self,
         model: Any,
         inputs: dict[str, Tensor],
         return_outputs: bool = False,
-        num_items_in_batch: Any = None,  # noqa: ARG002
+        num_items_in_batch: int | None = None,
     ) -> Any:
-        """The ranking loss of one micro-batch; figures are kept until the next log."""
+        """One micro-batch's part of the step's ranking loss; figures are kept until the next log."""
         scores = pooled_scores(model, inputs["input_ids"], inputs["attention_mask"])
         result = ranking_loss(scores, inputs["ranks"], inputs["groups"], inputs["weights"], self.centring)
+        loss = result.loss * (result.n_groups / (num_items_in_batch or result.n_groups))
+        self._step_scores.append(scores.detach())
+        together = torch.cat(self._step_scores)
         figures = self._metrics["train"]
-        figures["pair_accuracy"].append(result.pair_accuracy.item())
-        figures["score_mean"].append(scores.detach().mean().item())
-        figures["score_std"].append(scores.detach().std(correction=0).item())
-        return (result.loss, {"scores": scores}) if return_outputs else result.loss
+        figures["pair_accuracy"] += [result.pair_accuracy.item()] * result.n_groups
+        figures["score_mean"], figures["score_std"] = [together.mean().item()], [together.std(correction=0).item()]
+        return (loss, {"scores": scores}) if return_outputs else loss
 
 
 METRIC_NAMES = {
@@ -113,6 +126,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
     folder = reporter.home.snapshot_folder(reporter.run.snapshot_id or "")
+    config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
     encoded = encode_snapshot(folder, encoder, config.max_length)
     reporter.event("data", train=len(encoded.train), held_out=len(encoded.held_out), **dict(encoded.counts))
     trainer = _make_trainer(config, reporter, machine, source, encoder, encoded)
@@ -174,10 +188,11 @@ def _make_trainer(
     if (
         encoder.is_pad_shared
     ):  # plain transformers finds the last token by the padding, which must be a token of its own
-        encoder.tokenizer.add_special_tokens({"pad_token": "<|padding|>"})
-        model.resize_token_embeddings(len(encoder.tokenizer), mean_resizing=False)
+        encoder.tokenizer.add_special_tokens({"pad_token": PADDING})
+        if len(encoder.tokenizer) > model.get_input_embeddings().num_embeddings:  # many models have room
+            model.resize_token_embeddings(len(encoder.tokenizer), mean_resizing=False)
         model.config.pad_token_id = encoder.pad_id = encoder.tokenizer.pad_token_id
-        reporter.event("padding_token_added", token="<|padding|>")
+        reporter.event("padding_token_added", token=PADDING)
     else:
         encoder.tokenizer.pad_token_id = encoder.pad_id
     model = with_adapter(model, config, TaskType.SEQ_CLS)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from data.records import Messages
-from training.encoding import Sequences
+from training.encoding import Encoder, Sequences, fit
 from training.maths.losses import entropy, selected_logprobs
-from training.models import Machine
+from training.models import Machine, context_length
 from training.scorer import Scorer, pad_right
 
 LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
@@ -143,13 +143,20 @@ class Policy:
 
     @torch.no_grad()
     def _check_head(self) -> bool:
-        """Whether the head alone gives the model's logits; some models scale or cap them afterwards."""
+        """Whether the head alone gives the model's logits; some models scale or cap them afterwards.
+
+        The head's output is made large for this, so that a cap shows that small logits would not reach.
+        """
         ids = torch.arange(1, 9, device=self.trunk.machine.device)[None]
         self.trunk.activate()
-        with self.trunk.machine.autocast():
-            whole = self.language_model(input_ids=ids, use_cache=False).logits
-            bare = self._head(self.trunk.hidden(ids))
-        return torch.allclose(whole.float(), bare.float(), atol=1e-4, rtol=1e-4)
+        hook = self._head.register_forward_hook(lambda _head, _given, logits: 100 * logits)
+        try:
+            with self.trunk.machine.autocast():
+                whole = self.language_model(input_ids=ids, use_cache=False).logits
+                bare = self._head(self.trunk.hidden(ids))
+        finally:
+            hook.remove()
+        return torch.allclose(whole.float(), bare.float(), atol=1e-3, rtol=1e-4)
 
 
 class Critic:
@@ -169,15 +176,16 @@ class Critic:
 class SharedRewardModel:
     """A reward model that is an adapter of the shared base, with its head and its zero."""
 
-    def __init__(self, trunk: Trunk, head: nn.Linear, shift: float, max_length: int, eos_id: int, pad_id: int) -> None:
+    def __init__(self, trunk: Trunk, head: nn.Linear, shift: float, max_length: int, encoder: Encoder) -> None:
         self.trunk, self.head = trunk, head
-        self._shift, self._max_length, self._eos_id, self._pad_id = shift, max_length, eos_id, pad_id
+        self._shift, self._max_length, self._encoder = shift, max_length, encoder
 
     @torch.no_grad()
     def score(self, rows: list[ScoredRow]) -> Tensor:
-        """Scores of token sequences; a response that did not end gets the end token, as every training text has it."""
-        sequences = [ended_sequence(row, self._eos_id)[-self._max_length :] for row in rows]
-        ids, attention = pad_right(sequences, self._pad_id)
+        """Scores of token sequences."""
+        ends = (self._encoder.stop_ids, self._encoder.eos_id)
+        sequences = [ended_sequence(row, *ends, self._max_length) for row in rows]
+        ids, attention = pad_right(sequences, self._encoder.pad_id)
         device = self.trunk.machine.device
         states = self.trunk.hidden(ids.to(device))
         last = states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1]
@@ -189,13 +197,14 @@ class SharedRewardModel:
 class SeparateRewardModel:
     """A reward model with weights of its own, and perhaps a tokenizer and template of its own."""
 
-    def __init__(self, scorer: Scorer, shares_ids: bool) -> None:
-        self._scorer, self._shares_ids = scorer, shares_ids
+    def __init__(self, scorer: Scorer, policy_stop_ids: frozenset[int], shares_ids: bool) -> None:
+        self._scorer, self._policy_stop_ids, self._shares_ids = scorer, policy_stop_ids, shares_ids
 
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores by ids where the vocabulary and template are the policy's, else by text."""
         if self._shares_ids:
-            return self._scorer.score_ids([ended_sequence(row, self._scorer.encoder.eos_id) for row in rows])
+            ends, longest = (self._policy_stop_ids, self._scorer.encoder.eos_id), self._scorer.info.max_length
+            return self._scorer.score_ids([ended_sequence(row, *ends, longest) for row in rows])
         return self._scorer.score([(row.messages, row.text) for row in rows])
 
 
@@ -209,11 +218,19 @@ class Roles(NamedTuple):
     policy_parameters: dict[str, nn.Parameter]
     critic_parameters: dict[str, nn.Parameter]
 
+    @property
+    def context(self) -> int:
+        """The longest text that both policy and critic read, in tokens."""
+        models = (self.policy.language_model, self.critic.trunk.model)
+        return min(context_length(model.config) for model in models)
 
-def ended_sequence(row: ScoredRow, eos_id: int) -> list[int]:
-    """Prompt and response, with the end token."""
-    ids = row.prompt + row.response
-    return ids if ids[-1] == eos_id else [*ids, eos_id]
+
+def ended_sequence(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> list[int]:
+    """Prompt and response as the reward model's training texts are: with its end token, whatever the response ended
+    with and whether it did, and cut as they are where they are too long."""
+    words = row.response[:-1] if row.response[-1] in stop_ids else row.response
+    fitted = fit(row.prompt, [*words, eos_id], max_length)
+    return fitted.prompt + fitted.response
 
 
 def _scatter(values: Tensor, mask: Tensor) -> Tensor:

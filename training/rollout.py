@@ -96,17 +96,16 @@ def micro_batches(batch: Sequences, tokens: int, index: Tensor | None = None) ->
 
     A single row that is longer than that is a lot of its own.
     """
-    lengths = batch.attention.sum(1)
-    rows = torch.arange(len(lengths), device=lengths.device) if index is None else index
-    ordered = rows[lengths[rows].argsort(stable=True)].tolist()
+    device, lengths = batch.attention.device, batch.attention.sum(1).tolist()
+    rows = range(len(lengths)) if index is None else index.tolist()
     lot: list[int] = []
-    for row in ordered:
-        if lot and (len(lot) + 1) * int(lengths[row]) > tokens:
-            yield torch.tensor(lot, device=lengths.device)
+    for row in sorted(rows, key=lambda row: lengths[row]):
+        if lot and (len(lot) + 1) * lengths[row] > tokens:
+            yield torch.tensor(lot, device=device)
             lot = []
         lot.append(row)
     if lot:
-        yield torch.tensor(lot, device=lengths.device)
+        yield torch.tensor(lot, device=device)
 
 
 def _sample(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +20,18 @@ from training.generation import Generated, generate, random_numbers
 from training.models import (
     Machine,
     ModelSource,
+    context_length,
     find_model,
     load_encoder,
     load_language_model,
+    longest_prompt,
     set_up_machine,
     versions,
 )
 from training.reporter import Reporter
 
+COUNTED = ("prompts", "responses", "tasks", "prompts_without_task", "skipped_prompts", "resampled", "doubles", "ended",
+           "tokens")  # fmt: skip
 _PAGE = 1000
 
 
@@ -47,7 +52,7 @@ class Sampler:
         self.config, self.source, self.machine, self.reporter = config, source, machine, reporter
         self.encoder: Encoder = load_encoder(source)
         self.model = load_language_model(source, machine.frozen_dtype).to(machine.device)
-        self.context = int(getattr(self.model.config.get_text_config(), "max_position_embeddings", 0) or 2**30)
+        self.longest_prompt = longest_prompt(config, context_length(self.model.config))
 
     def encode(self, prompt: Prompt) -> tuple[list[int] | None, str]:
         """The prompt's ids, or None and the reason why it can't be used."""
@@ -55,9 +60,8 @@ class Sampler:
             ids = self.encoder.prompt_ids(prompt.messages)
         except InvalidInput as error:
             return None, str(error)
-        limit = min(self.config.max_prompt_tokens, self.context - self.config.max_new_tokens)
-        if len(ids) > limit:
-            return None, f"{len(ids)} tokens, more than the {limit} that leave room for a response"
+        if len(ids) > self.longest_prompt:
+            return None, f"{len(ids)} tokens, more than the {self.longest_prompt} that leave room for a response"
         return ids, ""
 
     def draw(self, prompts: list[list[int]], keys: list[str], n: int) -> list[Generated]:
@@ -107,17 +111,25 @@ def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     sampler = Sampler(config, source, machine, reporter)
     reporter.event("model", name=source.name, revision=source.revision)
-    counts = Counter[str](prompts=0, responses=0, tasks=0, skipped_prompts=0, resampled=0, doubles=0, ended=0, tokens=0)
+    counts = counts_so_far(reporter, done)
     total = len(wanted) + len(done)
     reporter.step(len(done), total)
     for start in range(0, len(wanted), config.batch_size):
         reporter.raise_if_stopping()
         _sample_batch(sampler, wanted[start : start + config.batch_size], slots, counts)
         n_done = len(done) + min(start + config.batch_size, len(wanted))
-        reporter.step(n_done, total, _metrics(counts))
+        reporter.step(n_done, total, _metrics(counts, config.k))
     if counts["doubles"]:
         reporter.event("doubles_left_out", n=counts["doubles"], reason="equal but for white space, after resampling")
     return dict(counts) | {"model": source.name, "revision": source.revision}
+
+
+def counts_so_far(reporter: Reporter, done: set[str]) -> Counter[str]:
+    """What an earlier attempt stored along with its responses; skipped prompts are looked at again, so not counted."""
+    counts = Counter[str](dict.fromkeys(COUNTED, 0))
+    if done:
+        counts.update({name: int(reporter.run.result.get(name, 0)) for name in COUNTED if name != "skipped_prompts"})
+    return counts
 
 
 def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, done: set[str]) -> list[Prompt]:
@@ -217,14 +229,15 @@ def _store(
             counts["responses"] += len(responses)
             counts["ended"] += sum(each.drawn.has_ended for each in candidates[prompt.id])
             counts["tokens"] += sum(len(each.drawn.ids) for each in candidates[prompt.id])
+        owned_update(tx, reporter.run.id, reporter.run.epoch, result=json.dumps(counts))
 
 
 def _key(prompt: Prompt, place: int, attempt: int) -> str:
     return f"{prompt.fingerprint}:{place}:{attempt}"
 
 
-def _metrics(counts: Counter[str]) -> dict[str, float]:
-    n = max(1, counts["responses"] + counts["doubles"])
+def _metrics(counts: Counter[str], k: int) -> dict[str, float]:
+    n = max(1, counts["prompts"] * k)
     return {
         "sampling/responses": counts["responses"],
         "sampling/doubles": counts["doubles"],

@@ -15,7 +15,7 @@ from torch import Tensor
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Messages
-from training.encoding import Encoder, fit
+from training.encoding import Encoder, Fitted, fit
 from training.models import (
     ADAPTER_FOLDER,
     MODEL_FOLDER,
@@ -116,10 +116,9 @@ class Scorer:
         """The low-rank adapter that the model was made with, where it was."""
         return self.folder / ADAPTER_FOLDER if self.info.has_adapter else None
 
-    def encode(self, messages: Messages, response: str) -> list[int]:
-        """A prompt with a response as the model reads it."""
-        fitted = fit(self.encoder.prompt_ids(messages), self.encoder.response_ids(response), self.info.max_length)
-        return fitted.prompt + fitted.response
+    def encode(self, messages: Messages, response: str) -> Fitted:
+        """A prompt with a response as the model reads it. Raises InvalidInput if the template refuses the messages."""
+        return fit(self.encoder.prompt_ids(messages), self.encoder.response_ids(response), self.info.max_length)
 
     def score_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Scores (N,) of token sequences that end with the end token."""
@@ -129,4 +128,5 @@ class Scorer:
 
     def score(self, texts: Sequence[tuple[Messages, str]]) -> Tensor:
         """Scores (N,) of responses to prompts."""
-        return self.score_ids([self.encode(messages, response) for messages, response in texts])
+        fitted = [self.encode(messages, response) for messages, response in texts]
+        return self.score_ids([each.prompt + each.response for each in fitted])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from data.errors import InvalidInput
 from data.files import Row, read_rows
 from training.config import ScoreConfig
 from training.models import set_up_machine, versions
@@ -17,23 +19,52 @@ ROWS_AT_ONCE = 64
 
 
 def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
-    """Score every row of the input file (as `labeling.handover` wrote it) into scores.jsonl in the run's folder."""
+    """Score every row of the input file (as `labeling.handover` wrote it) into scores.jsonl in the run's folder.
+
+    A row whose messages the model's template refuses gets the scores null and the reason; what was cut is counted.
+    """
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     rows = [row.value for row in read_rows(Path(config.input_file)) if isinstance(row, Row)]
     scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine, config.batch_size)
+    counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
     part = reporter.folder / f"{SCORES_FILE}.part"
-    n_texts = 0
     with part.open("w", encoding="utf-8") as file:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             reporter.raise_if_stopping()
             lot = rows[start : start + ROWS_AT_ONCE]
-            texts = [(tuple(row["messages"]), text) for row in lot for text in row["responses"]]
-            scores = iter(scorer.score(texts).tolist())
-            for row in lot:
-                scored = row | {"scores": [next(scores) for _ in row["responses"]]}
-                file.write(json.dumps(scored, ensure_ascii=False) + "\n")
-            n_texts += len(texts)
-            reporter.step(min(start + ROWS_AT_ONCE, len(rows)), len(rows))
+            for row in score_rows(scorer, lot, counts):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            reporter.step(start + len(lot), len(rows))
     part.rename(reporter.folder / SCORES_FILE)
-    return {"rows": len(rows), "responses": n_texts, "file": SCORES_FILE, "reward_model": scorer.source.revision}
+    return dict(counts) | {"file": SCORES_FILE, "reward_model": scorer.source.revision}
+
+
+def score_rows(scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str]) -> list[dict[str, Any]]:
+    """The rows with their scores, in their order."""
+    problems: list[str | None] = []
+    sequences: list[list[int]] = []
+    for row in rows:
+        counts["rows"] += 1
+        try:
+            fitted = [scorer.encode(tuple(row["messages"]), text) for text in row["responses"]]
+        except InvalidInput as error:
+            counts["rows_refused"] += 1
+            problems.append(str(error))
+            continue
+        problems.append(None)
+        sequences += [each.prompt + each.response for each in fitted]
+        counts.update(
+            responses=len(fitted),
+            prompts_cut=any(each.is_prompt_cut for each in fitted),
+            responses_cut=sum(each.is_response_cut for each in fitted),
+        )
+    scores = iter(scorer.score_ids(sequences).tolist())
+    return [
+        row | ({"scores": [next(scores) for _ in row["responses"]]} if problem is None else _unscored(problem))
+        for row, problem in zip(rows, problems, strict=True)
+    ]
+
+
+def _unscored(problem: str) -> dict[str, Any]:
+    return {"scores": None, "problem": problem}

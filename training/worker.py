@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from data.errors import Fenced, ProjectError
+from data.errors import Fenced, ProjectError, WorkFailed
 from data.fields import from_dict
 from data.packages import check_packages
 from data.paths import STORE_VARIABLE, Home, open_home
@@ -104,6 +104,8 @@ def classify(error: Exception) -> tuple[FailureKind, str]:
     """The kind of a failure and one line for a person: what, and what to do."""
     if isinstance(error, NotFinite):
         return FailureKind.NOT_FINITE, str(error)
+    if isinstance(error, WorkFailed):
+        return FailureKind.ERROR, str(error)
     if isinstance(error, ProjectError):
         return FailureKind.BAD_INPUT, str(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
