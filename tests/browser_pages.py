@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from playwright.sync_api import Page, expect
+from web_server import WebServer
+
+from data.rankings import rankings_of
+from data.records import Person, Project, Ranking
+from data.schema import draft
+from data.store import Store
 
 PATIENCE_S = 20.0
 T = TypeVar("T")
@@ -73,3 +82,40 @@ def eventually(look: Callable[[], T], *, is_good: Callable[[T], bool] = bool, pa
             return found
         assert time.monotonic() < end, f"still {found!r} after {patience_s:.0f} s"
         time.sleep(0.05)
+
+
+@dataclass
+class Work:
+    """A project of its own with tasks, and somebody to rank them."""
+
+    server: WebServer
+    store: Store
+    project: Project
+    person: Person
+
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}/rank?project={self.project.id}"
+
+    def rankings(self) -> list[Ranking]:
+        """What is stored, the oldest first."""
+        with self.store.read() as tx:
+            return rankings_of(tx, self.person.id, self.project.id)[::-1]
+
+    def stored(self, n: int, patience_s: float = PATIENCE_S) -> list[Ranking]:
+        return eventually(self.rankings, is_good=lambda found: len(found) == n, patience_s=patience_s)
+
+    def drafts(self) -> list[dict[str, Any]]:
+        with self.store.read() as tx:
+            rows = tx.rows(sa.select(draft).where(draft.c.annotator_id == self.person.id))
+            return [json.loads(row.body) for row in rows]
+
+
+def by_place(ranking: Ranking) -> list[int]:
+    """The ranks in the order in which the responses were shown."""
+    assert ranking.ranks is not None
+    return [ranking.ranks[position] for position in ranking.display_order]
+
+
+def bytes_of(frame: str | bytes) -> bytes:
+    return frame.encode() if isinstance(frame, str) else frame

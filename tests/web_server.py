@@ -16,14 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pytest
+from factories import make_person, make_session
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from app.gate import cookie_name
+from app.passwords import hash_password
 from data.paths import Home
+from data.people import set_password
+from data.records import Person, Role
 from data.store import Store, open_store
 
 ROOT = Path(__file__).resolve().parents[1]
 START_PATIENCE_S = 60.0
+PASSWORD = "correct horse battery"
 
 
 @dataclass(frozen=True)
@@ -169,3 +178,39 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def with_password(store: Store, role: Role = Role.ANNOTATOR) -> Person:
+    """Somebody who can sign in."""
+    person = make_person(store, role)
+    with store.begin() as tx:
+        set_password(tx, person.id, hash_password(PASSWORD))
+    return person
+
+
+def signed_in(store: Store, role: Role) -> str:
+    """The session token of a new person of that role."""
+    return make_session(store, make_person(store, role))
+
+
+def refused_status(server: WebServer, **how: object) -> int:
+    """The status with which the websocket is refused."""
+    with pytest.raises(InvalidStatus) as refused, server.websocket(**how):  # type: ignore[arg-type]
+        pass
+    return refused.value.response.status_code
+
+
+def pages_seen(server: WebServer, token: str, headers: dict[str, str] | None = None) -> set[str]:
+    """Run the app's script over the websocket as a browser does; the pages that it offers."""
+    with server.websocket(token, {"Origin": server.url, **(headers or {})}) as stream:
+        ask = BackMsg()
+        ask.rerun_script.query_string = ""
+        stream.send(ask.SerializeToString())
+        pages: set[str] = set()
+        while True:
+            raw = stream.recv(timeout=30)
+            assert isinstance(raw, bytes)
+            message = ForwardMsg.FromString(raw)
+            pages |= {page.url_pathname for page in message.navigation.app_pages}
+            if message.WhichOneof("type") == "script_finished":
+                return pages

@@ -6,6 +6,7 @@
 
 import { denseRanks, draftRanks, isComplete, letter, missing, newerDraft, nextOpen, orderText, rankOfKey, tiedWith }
   from "./ranker_judgement.js";
+import { isControl, isDialogOpen, isTextField, Stopwatch } from "./ranker_page.js";
 import { newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
@@ -374,34 +375,3 @@ class Ranker {
     return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
   }
 }
-
-// Time that a task was in sight.
-class Stopwatch {
-  start(elapsed) {
-    this.elapsed = elapsed;
-    this.since = document.hidden ? null : performance.now();
-  }
-
-  toggle(isHidden) {
-    this.elapsed = this.read();
-    this.since = isHidden ? null : performance.now();
-  }
-
-  read() {
-    return Math.round((this.elapsed ?? 0) + (this.since == null ? 0 : performance.now() - this.since));
-  }
-}
-
-function isTextField(element) {
-  if (!(element instanceof HTMLElement)) return false;
-  if (element instanceof HTMLInputElement) return !["radio", "checkbox", "button", "submit"].includes(element.type);
-  return element.isContentEditable || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
-}
-
-// Something on the page that has keys of its own.
-const isControl = (element) =>
-  element instanceof Element &&
-  element.closest("a, button, input, select, textarea, summary, [contenteditable], [role=listbox], [role=menu]") !== null;
-
-const isDialogOpen = (own) =>
-  [...document.querySelectorAll("[role=dialog], dialog[open]")].some((dialog) => dialog !== own);

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from browser_pages import NewPage
-from factories import make_session, skip
+from browser_pages import NewPage, RankingPage, Work
+from factories import make_person, make_project, make_session, make_task, skip
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
 from web_server import WebServer
 
@@ -100,3 +100,16 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         context.close()
     assert not outside, f"requests left this machine: {outside}"
     assert not errors, f"errors in the page: {errors}"
+
+
+@pytest.fixture
+def work(server: WebServer, store: Store) -> Work:
+    project = make_project(store)
+    for _ in range(5):
+        make_task(store, project)
+    return Work(server, store, project, make_person(store))
+
+
+@pytest.fixture
+def ranking(work: Work, new_page: NewPage) -> RankingPage:
+    return RankingPage(new_page(work.server, work.person)).open(work.url)

@@ -1,0 +1,168 @@
+"""What the ranking page shows: texts that are only ever text, no names, everything in sight and said aloud."""
+
+from __future__ import annotations
+
+import itertools
+
+from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of, eventually
+from factories import make_project, make_task
+from playwright.sync_api import expect
+
+from data.prompts import prompt_id_of
+from data.records import NewPrompt, NewResponse
+from data.slots import held_assignments
+from data.store import Store
+from data.tasks import add_task
+from labeling.ranks import competition_ranks
+
+HOSTILE = [
+    '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">',
+    "![a](https://evil.example/leak.png) [click](javascript:alert(1)) <https://evil.example>",
+    "It costs $5 or maybe $10. :red[x] :material/delete: :smile: `code` **bold** # not a heading",
+    "\u202eevil txt.exe\u202c then left to right again \u200b\u2066zero\u2069",
+    "A" * 3000,
+    "  leading spaces\n\n\n\ttabs and\nlines  ",
+    "&lt;b&gt; </div></article></section> <style>*{display:none}</style>",
+    "مرحبا بالعالم، هذا نص عربي.",
+]
+
+
+def test_texts_are_only_text(work: Work, new_page: NewPage) -> None:
+    project = make_project(work.store, k=8)
+    make_task(work.store, project, *HOSTILE, prompt=f"{HOSTILE[0]}\n\n{HOSTILE[1]}")
+    work.project = project
+    page = new_page(work.server, work.person)
+    ranking = RankingPage(page).open(work.url)
+    shown = page.locator(".ranker .card .text").evaluate_all("all => all.map((each) => each.textContent)")
+    assert sorted(shown) == sorted(HOSTILE), "each text stands there as it is, letter by letter"
+    assert page.title() != "owned"
+    assert page.locator(".ranker :is(.card, .prompt) :is(img, a, script, style, code, b, strong)").count() == 0
+    widths = page.locator(".ranker").evaluate("each => [each.scrollWidth, each.clientWidth]")
+    assert widths[0] <= widths[1], "a long word must not make the page wider"
+    direction = page.locator(".ranker .card .text", has_text="مرحبا").evaluate(
+        "each => getComputedStyle(each).direction"
+    )
+    assert direction == "rtl"
+    ranking.press("1 2 3 4 5 6 7 8 Enter")
+    work.stored(1)
+
+
+def test_no_model_is_named_on_the_wire(work: Work, new_page: NewPage) -> None:
+    page = new_page(work.server, work.person)
+    frames: list[bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(bytes_of(frame))))
+    ranking = RankingPage(page).open(work.url)
+    ranking.press("1 2 3 Enter 1")
+    work.stored(1)
+    ranking.expect_saved()
+    with work.store.read() as tx:
+        held = held_assignments(tx, work.project.id, work.person.id)
+    raw = b"".join(frames)
+    assert held[0].task.responses[0].text.encode() in raw, "the frames were read"
+    assert b"test/model" not in raw
+    assert not any(response.id.encode() in raw for each in held for response in each.task.responses)
+
+
+def test_drafts_do_not_send_the_texts_again(work: Work, new_page: NewPage) -> None:
+    project = make_project(work.store)
+    for _ in range(4):
+        make_task(work.store, project, *[f"{letter} " * 2000 for letter in "abc"])
+    work.project = project
+    page = new_page(work.server, work.person)
+    sizes: list[int] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(bytes_of(frame)))))
+    ranking = RankingPage(page).open(work.url)
+    ranking.press("1")
+    eventually(work.drafts, is_good=lambda found: len(found) == 1)
+    page.wait_for_timeout(500)
+    before = len(sizes)
+    ranking.press("2")
+    eventually(work.drafts, is_good=lambda found: found[0]["ranks"][:2] == [1, 2])
+    page.wait_for_timeout(500)
+    assert 0 < sum(sizes[before:]) < 5_000, "the texts are 48 kB"
+
+
+def test_a_conversation_shows_who_said_what(work: Work, new_page: NewPage) -> None:
+    project = make_project(work.store)
+    said = (("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello!"), ("user", "And now?"))
+    with work.store.begin() as tx:
+        prompt = NewPrompt(tuple({"role": role, "content": content} for role, content in said))
+        prompt_id = prompt_id_of(tx, project.id, prompt)
+        add_task(tx, project.id, prompt_id, [NewResponse("a"), NewResponse("b")], slots=1)
+    work.project = project
+    ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
+    roles = ranking.page.locator(".ranker .prompt .role").all_inner_texts()
+    assert list(zip(roles, ranking.prompt.all_inner_texts(), strict=True)) == [
+        ("System", "Be brief."), ("User", "Hi"), ("Assistant", "Hello!"), ("User", "And now?"),
+    ]  # fmt: skip
+
+
+def test_the_prompt_and_the_buttons_stay_in_sight(work: Work, new_page: NewPage) -> None:
+    project = make_project(work.store)
+    make_task(work.store, project, *[f"{letter}\n" * 60 for letter in "abcd"], prompt="Is it in sight? " * 200)
+    work.project = project
+    ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
+    for keys in ("", "1", "2", "3", "4"):
+        ranking.press(keys)
+        expect(ranking.page.locator(".ranker .prompt")).to_be_in_viewport(ratio=0.9)
+        expect(ranking.submit).to_be_in_viewport(ratio=1)
+        expect(ranking.page.locator(".ranker .card.marked .head")).to_be_in_viewport(ratio=1)
+
+
+def test_a_phone(work: Work, new_page: NewPage) -> None:
+    page = new_page(
+        work.server, work.person, viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True
+    )
+    ranking = RankingPage(page).open(work.url)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for letter, rank in (("A", "2"), ("B", "1"), ("C", "3")):
+        page.get_by_role("radiogroup", name=f"Rank of response {letter}").get_by_role("radio", name=rank).tap()
+    ranking.submit.tap()
+    assert by_place(work.stored(1)[0]) == [2, 1, 3]
+
+
+def test_every_step_is_announced(ranking: RankingPage) -> None:
+    live = ranking.page.locator(".ranker [aria-live=polite]")
+    expect(live).to_contain_text("New task with 3 responses. Response A is marked.")
+    ranking.press("1")
+    expect(live).to_contain_text("Response A: rank 1.")
+    ranking.press("1")
+    expect(live).to_contain_text("Response B: rank 1, tied with A.")
+    ranking.press("2")
+    expect(live).to_contain_text("All ranked: A = B > C.")
+    ranking.press("u")
+    expect(live).to_contain_text("Undone. A = B.")
+    card = ranking.cards.nth(1)
+    expect(card).to_have_attribute("aria-label", "Response B. Rank 1, tied with A.")
+
+
+def test_tasks_that_come_free_appear_by_themselves(work: Work, new_page: NewPage, store: Store) -> None:
+    project = make_project(store)
+    work.project = project
+    page = new_page(work.server, work.person)
+    page.clock.install()
+    page.goto(work.url)
+    ranking = RankingPage(page)
+    expect(ranking.idle).to_contain_text("Nothing left for you now", timeout=PATIENCE_S * 1000)
+    make_task(store, project)
+    page.clock.fast_forward(30_000)
+    ranking.ready()
+
+
+def test_the_browser_counts_as_python_does(ranking: RankingPage) -> None:
+    """Dense ranks, ties and order of every ranking of four responses, against the rules of the store."""
+    module = "/_stcore/bidi-components/rankloop.ranker/ranker_judgement.js"
+    every = [list(ranks) for ranks in itertools.product(range(1, 5), repeat=4)]
+    found = ranking.page.evaluate(
+        f"""async (every) => {{
+            const {{ denseRanks, groups }} = await import("{module}");
+            return every.map((ranks) => [denseRanks(ranks), groups(ranks)]);
+        }}""",
+        every,
+    )
+    for ranks, (dense, groups) in zip(every, found, strict=True):
+        stored = competition_ranks(dense)
+        assert all(
+            (a < b) == (x < y) for a, x in zip(ranks, stored, strict=True) for b, y in zip(ranks, stored, strict=True)
+        )
+        assert groups == [[place for place in range(4) if stored[place] == rank] for rank in sorted(set(stored))]
