@@ -23,9 +23,9 @@ from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
 from training.config import CONFIGS, DEMO_MODEL
-from training.supervisor import Worker, tail_log
+from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
-__all__ = ["Worker"]  # so that the app needs nothing of `training` but this module and `config`
+__all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
 _NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
@@ -117,11 +117,14 @@ def run_log(home: Home, run_id: str) -> str:
 def start_worker(home: Home, store_url: str, *, once: bool = False, quiet: bool = False) -> subprocess.Popen[bytes]:
     """Start a worker process in a session of its own: an interrupt at the keyboard does not reach it.
 
+    It outlives this process, however that ends, until the run that it is doing is done.
+
     `quiet`: it holds none of this process's outputs, so that whoever reads them is not kept waiting for the worker.
     `-P` keeps an `app` folder in the working directory from being taken for ours.
     """
     command = [sys.executable, "-P", "-m", "app", "worker", *(["--once"] if once else [])]
     environment = os.environ | {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
+    environment[STARTER_VARIABLE] = str(os.getpid())
     environment["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])  # an empty part means "here"
     )

@@ -26,7 +26,8 @@ from data.records import FailureKind, Run
 from data.runs import LEASE_S, claim_run, heartbeat, reap_runs, release_run
 from data.store import Store
 
-PARENT_VARIABLE = "RANKLOOP_PARENT"
+PARENT_VARIABLE = "RANKLOOP_PARENT"  # whom a child dies with: its worker
+STARTER_VARIABLE = "RANKLOOP_STARTER"  # whom a worker serves: it ends after its run when that process is gone
 LOG_NAME, LOG_BYTES = "log.txt", 5 * 2**20
 STORE_RETRY_S = 5.0
 log = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class Pace:
 class Worker:
     """Claims and supervises runs until it is told to stop."""
 
-    def __init__(self, store: Store, home: Home, pace: Pace | None = None) -> None:
-        self._store, self._home, self._pace = store, home, pace or Pace()
+    def __init__(self, store: Store, home: Home, pace: Pace | None = None, *, starter: int | None = None) -> None:
+        """`starter`: the process that started this one for its own use; None: nobody's, such as on a GPU machine."""
+        self._store, self._home, self._pace, self._starter = store, home, pace or Pace(), starter
         self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"  # new with every process: it can't be mistaken
         self._stop = threading.Event()
 
@@ -57,7 +59,7 @@ class Worker:
     def run(self, *, once: bool = False) -> int:
         """Do queued runs; with `once`, return when none is left. Returns how many were done."""
         done = 0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._is_left_alone():
             try:
                 with self._store.begin() as tx:
                     reap_runs(tx)
@@ -74,6 +76,10 @@ class Worker:
             else:
                 self._stop.wait(self._pace.poll_s)
         return done
+
+    def _is_left_alone(self) -> bool:
+        """Whether the process that started this one is gone: a new one brings a worker of its own."""
+        return self._starter is not None and os.getppid() != self._starter
 
     def _do(self, run: Run) -> None:
         folder = self._home.run_folder(run.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import re
 import signal
 import sys
@@ -52,11 +53,12 @@ def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def work(arguments: argparse.Namespace, context: Context) -> Outcome:
-    from training.launch import Worker
+    from training.launch import STARTER_VARIABLE, Worker
 
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("training").setLevel(logging.INFO)
-    worker = Worker(context.store, context.home)
+    starter = os.environ.get(STARTER_VARIABLE)
+    worker = Worker(context.store, context.home, starter=int(starter) if starter else None)
     before = {number: signal.signal(number, worker.stop) for number in (signal.SIGINT, signal.SIGTERM)}
     is_watched = sys.stdin is not None and sys.stdin.isatty()  # not when `serve` or `--wait` started it
     if is_watched:
