@@ -22,7 +22,7 @@ from data.records import RunKind, Split
 from data.snapshots import PAIRS, Group, read_groups, read_parquet
 from training.config import DPOConfig, FinetuneConfig, SFTConfig, peak_learning_rate
 from training.encoding import Encoder, fit
-from training.hf import ReportingTrainer, common_arguments, lora_config, merged, with_adapter
+from training.hf import ReportingTrainer, common_arguments, lora_config, merged, warmup_steps, with_adapter
 from training.models import (
     MODEL_FOLDER,
     find_model,
@@ -36,6 +36,7 @@ from training.models import (
 )
 from training.reporter import Reporter
 
+WARMUP_SHARE = 0.03
 SFT_METRICS = {
     "loss": "sft/loss",
     "mean_token_accuracy": "sft/token_accuracy",
@@ -81,7 +82,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     rows = pair_rows(config, reporter, encoder) if is_dpo else best_rows(config, reporter, encoder)
     is_lora = config.adapter == "lora"
     model = load_language_model(source, machine.frozen_dtype if is_lora else torch.float32)
-    arguments = common_arguments(config, reporter, machine) | _batch_arguments(config)
+    arguments = common_arguments(config, reporter, machine) | _batch_arguments(config, len(rows))
     trainer: Any
     if is_dpo:
         assert isinstance(config, DPOConfig)
@@ -162,7 +163,7 @@ def _reported(rows: list[dict[str, Any]], counts: Counter[str], reporter: Report
     return rows
 
 
-def _batch_arguments(config: FinetuneConfig) -> dict[str, Any]:
+def _batch_arguments(config: FinetuneConfig, n_examples: int) -> dict[str, Any]:
     micro = min(config.micro_batch_size, config.batch_size)
     return {
         "num_train_epochs": config.epochs,
@@ -171,5 +172,5 @@ def _batch_arguments(config: FinetuneConfig) -> dict[str, Any]:
         "learning_rate": peak_learning_rate(config),
         "lr_scheduler_type": "cosine_with_min_lr",
         "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
-        "warmup_steps": 0.03,
+        "warmup_steps": warmup_steps(WARMUP_SHARE, n_examples, config.batch_size, config.epochs),
     }

@@ -131,6 +131,11 @@ def common_arguments(config: TrainConfig, reporter: Reporter, machine: Machine) 
     }
 
 
+def warmup_steps(share: float, n_examples: int, batch_size: int, epochs: int) -> int:
+    """How many steps have a rising rate: rounded down, because the first of them has the rate 0 and learns nothing."""
+    return int(share * epochs * -(-n_examples // batch_size))
+
+
 def lora_config(config: TrainConfig, task: TaskType) -> LoraConfig:
     """Low-rank adapters on every linear layer but the head (Hu et al. 2022)."""
     return LoraConfig(

@@ -22,7 +22,7 @@ from trl import RewardTrainer
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
 from training.encoding import PADDING, Encoder
-from training.hf import EveryStep, ReportingTrainer, common_arguments, merged, with_adapter
+from training.hf import EveryStep, ReportingTrainer, common_arguments, merged, warmup_steps, with_adapter
 from training.maths.losses import ranking_loss
 from training.models import (
     ADAPTER_FOLDER,
@@ -204,7 +204,7 @@ def _make_trainer(
         gradient_accumulation_steps=config.batch_prompts // micro,
         learning_rate=peak_learning_rate(config),
         weight_decay=config.weight_decay,
-        warmup_steps=config.warmup_share,
+        warmup_steps=warmup_steps(config.warmup_share, len(encoded.train), config.batch_prompts, config.epochs),
         lr_scheduler_type="cosine_with_min_lr",
         lr_scheduler_kwargs={"min_lr_rate": MIN_LR_SHARE},
         max_length=None,

@@ -1,0 +1,155 @@
+"""A home folder with a store, rankings of a planted preference and tiny models: all that a training run needs.
+
+The planted preference: the more a response has of the letter z, the better. Runs are done in this process (`here`),
+which costs no start, or as in the product in a child of a worker (`in_child`).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import factories as make
+from tiny import save_tiny_model
+
+from data.metrics import metrics_of
+from data.paths import open_home
+from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, Split
+from data.runs import claim_run, events_of, get_run
+from data.store import open_store
+from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from training.config import CONFIGS
+from training.launch import queue_run
+from training.reporter import Reporter
+from training.supervisor import Pace, Worker
+from training.worker import do_run
+
+QUICK = Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=30.0, cancel_grace_s=20.0)
+LETTERS = "abcz"
+
+
+def planted_responses(rng: random.Random, k: int = 4, length: int = 6) -> list[str]:
+    """k distinct texts of a few letters."""
+    texts: list[str] = []
+    while len(texts) < k:
+        text = "".join(rng.choice(LETTERS) for _ in range(length))
+        if text not in texts:
+            texts.append(text)
+    return texts
+
+
+def ranks_by_z(texts: list[str]) -> list[int]:
+    counts = [text.count("z") for text in texts]
+    return [1 + sum(other > mine for other in counts) for mine in counts]
+
+
+class Rig:
+    """One home with its store. Close it at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = open_home(folder)
+        self.store = open_store(self.home.store_url)
+        self.models = folder / "given"
+
+    def close(self) -> None:
+        self.store.close()
+
+    def model(self, name: str = "llama", **changes: Any) -> str:
+        """The folder of a tiny model, made when it is first asked for."""
+        folder = self.models / name
+        if not folder.exists():
+            family = name.split("-", maxsplit=1)[0]
+            save_tiny_model(folder, **({"family": family} | changes))
+        return str(folder)
+
+    def project(self, n_prompts: int = 20, k: int = 4, seed: int = 0, prompt: str = "prompt {}") -> Project:
+        """A project whose every prompt has been ranked by the planted preference."""
+        rng, project, person = random.Random(seed), make.make_project(self.store, k=k), make.make_person(self.store)
+        for number in range(n_prompts):
+            texts = planted_responses(rng, k)
+            task = make.make_task(self.store, project, *texts, prompt=prompt.format(number))
+            shown = [response.text for response in task.responses]
+            ranks = ranks_by_z(shown)
+            make.make_ranking(self.store, task, person, ranks)
+        return project
+
+    def snapshot(self, project: Project | None = None, eval_share: float = 0.25) -> Snapshot:
+        made = project or self.project()
+        return freeze_snapshot(self.store, self.home, made.id, SnapshotConfig(eval_share=eval_share))
+
+    def queue(self, kind: RunKind, *, reward_run: Run | None = None, snapshot: Snapshot | None = None,
+              project: Project | None = None, **changes: Any) -> Run:  # fmt: skip
+        """Queue a run with one thread and the given fields."""
+        return queue_run(
+            self.store,
+            kind,
+            CONFIGS[kind](**({"threads": 1} | changes)),
+            project_id=project.id if project else None,
+            snapshot_id=snapshot.id if snapshot else None,
+            reward_run_id=reward_run.id if reward_run else None,
+        )
+
+    def here(self, run: Run, expect: RunStatus | None = RunStatus.SUCCEEDED) -> Run:
+        """Do a queued run in this process."""
+        claimed = self.claim(run)
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            do_run(self.store, self.home, run.id, claimed.epoch)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return self.look(run, expect)
+
+    def in_child(self, run: Run, expect: RunStatus | None = RunStatus.SUCCEEDED, pace: Pace = QUICK) -> Run:
+        """Let a worker do what is queued, in a process of its own."""
+        Worker(self.store, self.home, pace).run(once=True)
+        return self.look(run, expect)
+
+    def claim(self, run: Run) -> Run:
+        with self.store.begin() as tx:
+            claimed = claim_run(tx, "rig")
+        assert claimed is not None and claimed.id == run.id, "another run is in the queue"
+        return claimed
+
+    def reporter(self, run: Run) -> Reporter:
+        """A reporter of a run that this process has claimed."""
+        reporter = Reporter(self.store, self.home, self.look(run, RunStatus.RUNNING))
+        reporter.folder.mkdir(parents=True, exist_ok=True)
+        return reporter
+
+    def look(self, run: Run, expect: RunStatus | None = None) -> Run:
+        with self.store.read() as tx:
+            found = get_run(tx, run.id)
+        if expect is not None:
+            log = self.home.run_folder(run.id) / "log.txt"
+            words = log.read_text(errors="replace")[-3000:] if log.is_file() else ""
+            assert found.status is expect, f"{found.status}: {found.error_kind} {found.error_message}\n{words}"
+        return found
+
+    def events(self, run: Run, *kinds: str) -> list[RunEvent]:
+        with self.store.read() as tx:
+            return events_of(tx, run.id, kinds=kinds)
+
+    def metrics(self, run: Run, *, with_time: bool = False) -> dict[tuple[int, str], float | None]:
+        """Value by step and name; without what a clock says."""
+        with self.store.read() as tx:
+            points = metrics_of(tx, run.id)
+        return {(p.step, p.name): p.value for p in points if with_time or not p.name.startswith("time/")}
+
+    def curve(self, run: Run, name: str) -> list[float]:
+        return [
+            value
+            for (_, each), value in sorted(self.metrics(run, with_time=True).items())
+            if each == name and value is not None
+        ]
+
+    def folder(self, run: Run) -> Path:
+        return self.home.run_folder(run.id)
+
+    def held_out(self, snapshot: Snapshot) -> set[str]:
+        """The texts of the prompts on the snapshot's held-out side."""
+        from data.snapshots import read_groups
+
+        groups = read_groups(self.home.snapshot_folder(snapshot.id))
+        return {group.messages[-1]["content"] for group in groups if group.split is Split.EVAL}
