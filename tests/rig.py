@@ -8,24 +8,35 @@ from __future__ import annotations
 
 import random
 import signal
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import factories as make
 from tiny import save_tiny_model
 
+from data.fields import from_dict
 from data.metrics import metrics_of
 from data.paths import open_home
 from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, Split
 from data.runs import claim_run, events_of, get_run
 from data.store import open_store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.config import CONFIGS
+from training.build_roles import build_roles
+from training.config import CONFIGS, PPOConfig
+from training.encoding import Encoder
 from training.launch import queue_run
+from training.models import Machine, find_model, load_encoder, set_up_machine
+from training.ppo import Learner
+from training.ppo_run import load_prompts, make_learner
 from training.reporter import Reporter
+from training.roles import Roles
+from training.rollout import PromptItem
 from training.supervisor import Pace, Worker
 from training.worker import do_run
 
+LAYOUTS = ("shared", "lora", "full")
 QUICK = Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=30.0, cancel_grace_s=20.0)
 LETTERS = "abcz"
 
@@ -45,6 +56,19 @@ def ranks_by_z(texts: list[str]) -> list[int]:
     return [1 + sum(other > mine for other in counts) for mine in counts]
 
 
+@dataclass
+class Parts:
+    """What a PPO run puts together before its loop starts."""
+
+    config: PPOConfig
+    reporter: Reporter
+    machine: Machine
+    encoder: Encoder
+    roles: Roles
+    prompts: list[PromptItem]
+    learner: Learner
+
+
 class Rig:
     """One home with its store. Close it at the end."""
 
@@ -52,6 +76,7 @@ class Rig:
         self.home = open_home(folder)
         self.store = open_store(self.home.store_url)
         self.models = folder / "given"
+        self._rewards: dict[tuple[str, str], Run] = {}
 
     def close(self) -> None:
         self.store.close()
@@ -146,6 +171,39 @@ class Rig:
 
     def folder(self, run: Run) -> Path:
         return self.home.run_folder(run.id)
+
+    @cached_property
+    def small_snapshot(self) -> Snapshot:
+        """A snapshot of twelve rankings, for tests that do not care which."""
+        return self.snapshot(self.project(n_prompts=12))
+
+    def reward(self, adapter: str = "lora", family: str = "llama") -> Run:
+        """A finished reward run on the small snapshot, made when it is first asked for."""
+        if (adapter, family) not in self._rewards:
+            words = {"model": self.model(family), "adapter": adapter, "learning_rate": 3e-3, "epochs": 2}
+            queued = self.queue(RunKind.REWARD, snapshot=self.small_snapshot, **words)
+            self._rewards[adapter, family] = self.here(queued)
+        return self._rewards[adapter, family]
+
+    def queue_ppo(self, layout: str = "shared", family: str = "llama", **changes: Any) -> Run:
+        """A queued PPO run in one of the three layouts: shared (an adapter for each role), lora, full."""
+        reward = changes.pop("reward", None) or self.reward("lora" if layout == "shared" else "full", family)
+        words = {"adapter": "full" if layout == "full" else "lora", "prompts_per_iteration": 4, "max_new_tokens": 8}
+        words |= {"model": self.model(family), "temperature": 0.7} | changes
+        return self.queue(RunKind.PPO, snapshot=self.small_snapshot, reward_run=reward, **words)
+
+    def parts(self, layout: str = "shared", family: str = "llama", **changes: Any) -> Parts:
+        """What such a run puts together before its loop starts, as `training.ppo_run.run` does."""
+        run = self.queue_ppo(layout, family, **changes)
+        self.claim(run)
+        reporter = self.reporter(run)
+        config = from_dict(PPOConfig, run.config)
+        machine = set_up_machine(config)
+        source = find_model(config.model, self.home, reporter)
+        encoder = load_encoder(source)
+        roles = build_roles(config, reporter, machine, source, encoder)
+        prompts = load_prompts(config, reporter, encoder, roles.context)
+        return Parts(config, reporter, machine, encoder, roles, prompts, make_learner(config, reporter, roles, encoder))
 
     def held_out(self, snapshot: Snapshot) -> set[str]:
         """The texts of the prompts on the snapshot's held-out side."""
