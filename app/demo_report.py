@@ -65,10 +65,9 @@ def _report(summary: dict[str, Any], before: Any, after: Any, rows: Rows) -> str
         f"than {STEP}, and rank at random in {LAPSE:.0%} of tasks. The reward model saw their rankings only, PPO saw "
         "the reward model only.",
         "",
-        f"{counts['rankings_used']} rankings gave {counts['pairs']} pairs ({counts['ties']} ties). The reward model is "
-        f"right on {summary['reward_held_out']['pair_accuracy']:.0%} of held-out pairs "
-        f"({counts['rankings_eval']} rankings). PPO: {summary['iterations']} iterations, KL at the end "
-        f"{summary['kl_last']:.1f} nats per answer.",
+        f"{counts['rankings_used']} rankings gave {counts['pairs']} pairs ({counts['ties']} ties). "
+        f"{_reward_words(summary)}PPO: {summary['iterations']} iterations, KL at the end {summary['kl_last']:.1f} nats "
+        "per answer.",
         "",
         f"## {n_prompts} held-out prompts, {len(rows) // 2} answers each side (95 % bootstrap interval over prompts)",
         "",
@@ -87,6 +86,17 @@ def _report(summary: dict[str, Any], before: Any, after: Any, rows: Rows) -> str
         "",
     ]
     return "\n".join(lines)
+
+
+def _reward_words(summary: dict[str, Any]) -> str:
+    held_out, n = summary["reward_held_out"], summary["counts"]["rankings_eval"]
+    if held_out is None:
+        return ""
+    accuracy, shorter = held_out["pair_accuracy"], 1 - held_out["length_accuracy"]
+    return (
+        f'The reward model orders {accuracy:.0%} of the pairs in {n} held-out rankings as the annotators did; "the '
+        f'shorter answer is better" orders {shorter:.0%}. '
+    )
 
 
 def _side_by_side(rows: Rows) -> list[str]:

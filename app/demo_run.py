@@ -74,7 +74,7 @@ def run_demo(
 
 
 def load_prompts(path: Path | None, share: float) -> list[NewPrompt]:
-    """Prompts with a named side: first the held-out ones, then those to train on, drawn with a fixed seed."""
+    """Prompts: first those named as held out, then those to train on, drawn with a fixed seed."""
     n_held_out, n_train = max(8, round(N_HELD_OUT * share)), max(16, round(N_TRAIN * share))
     if path is None:
         texts = [line for line in PROMPTS_FILE.read_text(encoding="utf-8").splitlines() if line]
@@ -88,7 +88,7 @@ def load_prompts(path: Path | None, share: float) -> list[NewPrompt]:
     return [
         NewPrompt(
             ({"role": "system", "content": SYSTEM}, {"role": "user", "content": text}),
-            Split.EVAL if place < n_held_out else Split.TRAIN,
+            Split.EVAL if place < n_held_out else None,
         )
         for place, text in enumerate(chosen)
     ]
@@ -179,7 +179,7 @@ class _Demo:
     def _ppo_config(self) -> PPOConfig:
         return PPOConfig(
             model=self._model,
-            iterations=max(2, round(8 * self._share)),
+            iterations=max(2, round(10 * self._share)),
             prompts_per_iteration=16,
             batch_size=16,
             max_new_tokens=MAX_NEW_TOKENS,

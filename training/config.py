@@ -65,7 +65,9 @@ class SampleConfig(CutGenerationConfig):
 
     model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, or run:ID")
     k: int = option(4, "responses per prompt", min=1, max=12)
-    split: str = option("all", "which prompts", choices=("all", "train", "eval"))
+    split: str = option(
+        "all", "which prompts: all, those not named as held out, or those that are", choices=("all", "train", "eval")
+    )
     limit: int = option(0, "at most so many prompts; 0: all", min=0)
     only_new: bool = option(True, "leave out prompts that have a task already")
     make_tasks: bool = option(True, "hand the responses out to be ranked")

@@ -133,13 +133,15 @@ def counts_so_far(reporter: Reporter, done: set[str]) -> Counter[str]:
 
 
 def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, done: set[str]) -> list[Prompt]:
-    """The prompts that the run is for and has not done, in the project's order."""
-    split = None if config.split == "all" else Split(config.split)
+    """The prompts that the run is for and has not done, in the project's order. A prompt without a named side counts
+    as one to train on."""
+    split = Split.EVAL if config.split == "eval" else None
     found: list[Prompt] = []
     with reporter.store.read() as tx:
         for offset in range(0, 2**31, _PAGE):
             page = list_prompts(tx, project_id, split=split, without_task=config.only_new, limit=_PAGE, offset=offset)
-            found += [prompt for prompt in page if prompt.id not in done]
+            usable = [prompt for prompt in page if config.split != "train" or prompt.split is not Split.EVAL]
+            found += [prompt for prompt in usable if prompt.id not in done]
             if len(page) < _PAGE:
                 break
     return found[: max(0, config.limit - len(done))] if config.limit else found
