@@ -97,6 +97,20 @@ def test_policy_and_reference_are_equal_to_the_last_bit_before_the_first_update(
     assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_reference_stays_what_it_was_when_the_policy_moves(layout: str, rig: Rig, batch: Sequences) -> None:
+    roles = rig.parts(layout).roles
+    before = roles.reference.token_scores(batch).logprobs
+    scores, values = roles.reward_model.score(rows_of(rig.parts(layout))), roles.critic.values(batch)
+    with torch.no_grad():
+        for each in roles.policy_parameters.values():
+            each.add_(0.1)
+    assert (roles.policy.token_scores(batch).logprobs - before)[batch.mask].abs().min() > 1e-3
+    assert torch.equal(roles.reference.token_scores(batch).logprobs, before)
+    assert torch.equal(roles.critic.values(batch), values)
+    assert torch.equal(roles.reward_model.score(rows_of(rig.parts(layout))), scores)
+
+
 @pytest.mark.parametrize("family", ["qwen2", "gpt2"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_other_families_agree_with_plain_transformers_too(family: str, layout: str, rig: Rig) -> None:
