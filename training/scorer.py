@@ -49,11 +49,14 @@ class RewardInfo:
 
 
 def read_reward_info(folder: Path) -> RewardInfo:
-    """Raises InvalidInput if the file is missing: scores without their zero would mean something else."""
+    """Raises InvalidInput if the file is missing or spoilt: scores without their zero would mean something else."""
     path = folder / MODEL_FOLDER / REWARD_FILE
     if not path.is_file():
         raise InvalidInput(f"{path} is missing: the reward model's zero is not known; train the reward model again")
-    return RewardInfo(**json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return RewardInfo(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{path} can't be used ({error}); train the reward model again") from error
 
 
 def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
