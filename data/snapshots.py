@@ -24,7 +24,8 @@ from data.records import Messages, Snapshot, Split
 from data.schema import snapshot
 
 GROUPS, PAIRS, MANIFEST = "groups.parquet", "pairs.parquet", "manifest.json"
-ROWS_PER_CHUNK, CHARACTERS_PER_CHUNK = 5_000, 16 * 2**20
+ROWS_PER_CHUNK, BYTES_PER_CHUNK = 5_000, 16 * 2**20
+ROWS_PER_GROUP = 30_000  # of a Parquet file: each group costs the writer some memory until the end
 
 MESSAGE_LIST = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 GROUP_COLUMNS = pa.schema(
@@ -154,41 +155,51 @@ class TableWriter:
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[dict[str, Any]] = []
         self._n_characters = 0
+        self._batches: list[pa.RecordBatch] = []
 
     def add_row(self, row: dict[str, Any]) -> None:
         self._rows.append(row)
         self._n_characters += _n_characters(row)
-        if len(self._rows) == ROWS_PER_CHUNK or self._n_characters > CHARACTERS_PER_CHUNK:
-            self._write_rows()
+        if len(self._rows) == ROWS_PER_CHUNK or self._n_characters > BYTES_PER_CHUNK:
+            self._batch_rows()
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._columns, compression="zstd")
-        self._writer.write_batch(batch)
         self.n_rows += batch.num_rows
+        self._batches.append(batch)
+        n_rows, n_bytes = (sum(getattr(each, what) for each in self._batches) for what in ("num_rows", "nbytes"))
+        if n_rows >= ROWS_PER_GROUP or n_bytes > BYTES_PER_CHUNK:
+            self._write_group()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._write_rows()
+        self._batch_rows()
+        self._write_group()
         if self._writer is not None:
             self._writer.close()
 
-    def _write_rows(self) -> None:
+    def _batch_rows(self) -> None:
         if self._rows:
             self.add_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._columns))
         self._rows, self._n_characters = [], 0
+
+    def _write_group(self) -> None:
+        table = pa.Table.from_batches(self._batches, schema=self._columns)
+        self._batches = []
+        if table.num_rows == 0:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, self._columns, compression="zstd", write_statistics=False)
+        self._writer.write_table(table)
 
 
 def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Yield a Parquet file as batches of columns. Raises NotFound where there is no such file."""
     if not path.is_file():
         raise NotFound(f"the file {path} is missing: the snapshot's folder was moved or not copied to this machine")
-    with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=ROWS_PER_CHUNK)
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:  # else it holds whole row groups, twice
+        yield from file.iter_batches(batch_size=ROWS_PER_CHUNK, use_threads=False)
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 
 from data.engine import Store, Tx
 from data.errors import StoreUnavailable
-from data.migrate import upgrade
 
 __all__ = ["Store", "Tx", "open_store"]
 
@@ -23,6 +22,8 @@ def open_store(url: str, clock: Callable[[], float] | None = None, *, migrate: b
     store = Store(url, clock)
     try:
         if migrate:
+            from data.migrate import upgrade  # Alembic: 11 MB that a process with a store up to date has no use for
+
             upgrade(store)
         else:
             with store.read() as tx:

@@ -27,7 +27,7 @@ from data.disk import sync_file, sync_folder
 from data.errors import Conflict, InvalidInput
 from data.paths import Home
 from data.records import Snapshot, Split
-from data.snapshots import GROUPS, MANIFEST, MESSAGE_LIST, PAIRS, TableWriter, file_hash, read_batches, read_groups
+from data.snapshots import GROUPS, MANIFEST, MESSAGE_LIST, PAIRS, TableWriter, file_hash, group_from_row, read_batches
 from labeling.tables import chat_pairs, kwise_rows, text_pairs, unpaired_rows
 
 EXPORT_VERSION = 1
@@ -158,7 +158,7 @@ def _writer(chosen: Format, path: Path) -> Iterator[_Writer]:
 
 
 def _examples(source: Path) -> list[dict[str, str]]:
-    group = next(read_groups(source))
+    group = group_from_row(next(read_batches(source / GROUPS)).slice(0, 1).to_pylist()[0])
     order = sorted(range(len(group.ranks)), key=group.ranks.__getitem__)
     best, worst = group.responses[order[0]], group.responses[order[-1]]
     prompt = group.messages[-1]["content"]

@@ -363,11 +363,12 @@ def test_imported_rankings_are_frozen_like_any_other(store: Store, home: Home) -
 def test_many_rankings_come_in_lots_and_all_of_them(store: Store, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labeling.snapshots, "_TASKS_AT_ONCE", 3)
     monkeypatch.setattr("data.snapshots.ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr("data.snapshots.ROWS_PER_GROUP", 4)
     project = make.make_ranked_project(store, n_prompts=10, k=4)
     frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())
     groups = list(read_groups(home.snapshot_folder(frozen.id)))
     assert [group.messages[-1]["content"].split()[1] for group in groups] == [str(number) for number in range(10)]
-    assert pq.ParquetFile(home.snapshot_folder(frozen.id) / "groups.parquet").num_row_groups == 5
+    assert pq.ParquetFile(home.snapshot_folder(frozen.id) / "groups.parquet").num_row_groups == 3
     assert len(pairs_of(home, frozen)) == 60
     with store.read() as tx:
         assert tx.scalar(sa.select(sa.func.count()).select_from(snapshot)) == 1
