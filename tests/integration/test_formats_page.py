@@ -1,0 +1,104 @@
+"""docs/formats.md as it stands: every example goes in as it says, and comes out as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import factories as make
+import pytest
+
+from data.files import SUFFIXES
+from data.paths import Home
+from data.snapshots import GROUP_COLUMNS, PAIR_COLUMNS, read_parquet
+from data.store import Store
+from labeling.export import FORMATS, export_snapshot
+from labeling.imports import import_prompts, import_rankings, import_responses
+from labeling.readers import READERS
+from labeling.snapshots import SnapshotConfig, freeze_snapshot
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+
+
+class Example(NamedTuple):
+    suffix: str
+    words: list[str]
+    text: str
+
+
+EXAMPLES = [
+    Example(head.split()[0], head.split()[1:], text)
+    for head, text in re.findall(r"^```(.+?)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+]
+IMPORTS = [each for each in EXAMPLES if each.words[0] != "export"]
+EXPORTS = [each for each in EXAMPLES if each.words[0] == "export"]
+
+
+def bring_in(store: Store, project_id: str, example: Example, folder: Path) -> dict[str, int]:
+    path = folder / f"example.{example.suffix}"
+    path.write_text(example.text, encoding="utf-8")
+    kind = example.words[0]
+    if kind == "rankings":
+        report = import_rankings(store, project_id, path, format_name=example.words[1])
+    else:
+        report = {"prompts": import_prompts, "responses": import_responses}[kind](store, project_id, path)
+    assert report.problems == []
+    return {name: number for name, number in report.counts.items() if number}
+
+
+@pytest.mark.parametrize("example", IMPORTS, ids=lambda each: "-".join(each.words[:2]))
+def test_an_example_goes_in_as_the_page_says(sqlite_store: Store, tmp_path: Path, example: Example) -> None:
+    said = {name: int(number) for word in example.words if "=" in word for name, number in [word.split("=")]}
+    assert said
+    assert bring_in(sqlite_store, make.make_project(sqlite_store).id, example, tmp_path) == said
+
+
+@pytest.mark.parametrize("example", EXPORTS, ids=lambda each: each.words[1])
+def test_an_example_comes_out_as_the_page_says(
+    sqlite_store: Store, home: Home, tmp_path: Path, example: Example
+) -> None:
+    project = make.make_project(sqlite_store)
+    bring_in(sqlite_store, project.id, next(each for each in IMPORTS if "native" in each.words), tmp_path)
+    frozen = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig(eval_share=0))
+    name = example.words[1]
+    export_snapshot(home, frozen, name, tmp_path / "out")
+    path = tmp_path / "out" / f"train{FORMATS[name].suffix}"
+    rows: list[dict[str, Any]] = (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.suffix == ".jsonl"
+        else list(read_parquet(path))
+    )
+    first = {column: value for column, value in rows[0].items() if column in FORMATS[name].columns}
+    assert first == json.loads(example.text)
+    assert set(rows[0]) - set(first) == set(ids_said_of(name))
+
+
+def ids_said_of(format_name: str) -> list[str]:
+    table = PAGE.split("columns of ids and weights |")[1].split("The manifest")[0]
+    cells = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    return next(re.findall(r"`(\w+)`", row[2]) for row in cells if f"`{format_name}`" in row[1])
+
+
+def test_every_kind_of_file_and_every_format_has_its_place_on_the_page() -> None:
+    assert all(f"`{suffix}`" in PAGE for suffix in SUFFIXES)
+    assert {each.words[1] for each in IMPORTS if each.words[0] == "rankings"} == set(READERS)
+    assert {each.words[1] for each in EXPORTS} == set(FORMATS)
+
+
+def test_the_columns_of_a_snapshot_and_the_keys_of_a_manifest_are_the_real_ones(
+    sqlite_store: Store, home: Home, tmp_path: Path
+) -> None:
+    for name, columns in (("groups.parquet", GROUP_COLUMNS), ("pairs.parquet", PAIR_COLUMNS)):
+        line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
+        assert re.findall(r"`(\w+)`", line.split("|")[2]) == columns.names
+    manifest = export_snapshot(home, make.make_snapshot(sqlite_store, home), "trl", tmp_path / "out")
+    table = PAGE.split("The manifest:")[1]
+    keys = [
+        key
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for key in re.findall(r"`(\w+)`", line.split("|")[1])
+    ]
+    assert sorted(keys) == sorted(manifest)
