@@ -31,6 +31,7 @@ def upgrade(store: Store, target: str = "head") -> None:
     """
     script = ScriptDirectory.from_config(_alembic_config())
     with _connect(store) as connection:
+        _check_encoding(connection)
         current = MigrationContext.configure(connection).get_current_revision()
         known = {revision.revision for revision in script.walk_revisions()}
         if current is not None and current not in known:
@@ -75,6 +76,17 @@ def _foreign_keys(connection: sa.Connection, state: str) -> None:
     """Switch the keys on or off. On the driver's own connection: inside a transaction SQLite ignores the word."""
     driver: Any = connection.connection.dbapi_connection
     driver.execute(f"PRAGMA foreign_keys={state}")
+
+
+def _check_encoding(connection: sa.Connection) -> None:
+    """A PostgreSQL database in another encoding would refuse most of the world's texts, one by one."""
+    if connection.dialect.name == "postgresql":
+        encoding = connection.exec_driver_sql("show server_encoding").scalar_one()
+        if encoding != "UTF8":
+            raise StoreUnavailable(
+                f"the database has the encoding {encoding}; make one with: create database NAME encoding 'UTF8' "
+                "template template0"
+            )
 
 
 def _check(connection: sa.Connection, before: dict[str, int]) -> None:

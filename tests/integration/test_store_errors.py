@@ -64,6 +64,16 @@ def test_a_server_that_goes_away_is_told_and_found_again(postgres_store: Store) 
         assert [each.name for each in list_people(tx)] == ["ann"]
 
 
+def test_a_database_in_another_encoding(postgres_store: Store) -> None:
+    with postgres_store.write_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("create database latin encoding 'LATIN1' template template0")
+    url = postgres_store.write_engine.url.set(database="latin").render_as_string(hide_password=False)
+    with pytest.raises(StoreUnavailable, match="the database has the encoding LATIN1; make one with"):
+        open_store(url)
+    with postgres_store.write_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("drop database latin")
+
+
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("these are my notes\n" * 100)
