@@ -241,7 +241,7 @@ def _save(
     """Save the adapter where there is one, then the whole model with its zero and scale on SFT responses."""
     is_lora = config.adapter == "lora"
     if is_lora:
-        model.save_pretrained(reporter.folder / ADAPTER_FOLDER)
+        model.save_pretrained(reporter.folder / ADAPTER_FOLDER, save_embedding_layers=False)
     whole = merged(model).to(machine.device).eval()
     sequences = [sequence for group in train for sequence in group.sequences]
     chosen = random.Random(config.seed).sample(sequences, min(config.normalise_on, len(sequences)))

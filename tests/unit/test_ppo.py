@@ -137,15 +137,16 @@ def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("loss_mean", ["token", "response"])
 def test_the_first_gradient_is_the_plain_policy_gradient_and_the_critics_squared_error(
-    layout: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    layout: str, loss_mean: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = rig.parts(layout, **WORDS, value_clip_range=None)
+    parts = rig.parts(layout, **WORDS, value_clip_range=None, loss_mean=loss_mean)
     rollout, advantages, returns = prepared(parts)
     policy, critic = gradient_of_update(parts, monkeypatch, rollout, advantages, returns)
     roles, batch = parts.roles, rollout.batch
-    n = batch.mask.sum()
-    (-(advantages * roles.policy.token_scores(batch).logprobs).sum() / n).backward()
+    n, gains = batch.mask.sum(), -advantages * roles.policy.token_scores(batch).logprobs
+    (gains.sum() / n if loss_mean == "token" else (gains.sum(1) / batch.mask.sum(1)).mean()).backward()
     assert_same(policy, gradients(roles.policy_parameters))
     (0.5 * ((roles.critic.values(batch) - returns)[batch.mask]).square().sum() / n).backward()
     assert_same(critic, gradients(roles.critic_parameters))

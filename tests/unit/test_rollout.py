@@ -118,6 +118,22 @@ def test_the_same_iteration_draws_the_same_and_another_one_other_texts(parts: Pa
     assert [row.response for row in first.rows] != [row.response for row in later.rows]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_is_the_policy_that_samples_whichever_role_was_asked_last(layout: str, rig: Rig) -> None:
+    parts = rig.parts(layout, **WORDS)
+    with torch.no_grad():  # a policy that has moved from its reference
+        for each in parts.roles.policy_parameters.values():
+            each.add_(0.02 * torch.sin(torch.arange(each.numel(), dtype=torch.float32)).reshape(each.shape))
+    parts.roles.policy.trunk.activate()
+    first = sample(parts)
+    for role in (parts.roles.reference.trunk, parts.roles.critic.trunk):
+        role.activate()
+        again = sample(parts)
+        assert [row.response for row in again.rows] == [row.response for row in first.rows]
+        assert torch.equal(again.old_logprobs, first.old_logprobs)
+    assert not torch.equal(first.old_logprobs, first.ref_logprobs)
+
+
 def test_a_request_to_stop_is_heard_anywhere_in_a_rollout(parts: Parts) -> None:
     calls: list[int] = []
     sample(parts, check=lambda: calls.append(1), micro_batch_tokens=40)
