@@ -315,6 +315,16 @@ def test_ptx_adds_the_language_model_loss_of_ranked_best_responses(rig: Rig) -> 
     assert_same(found, gradients(parts.roles.policy_parameters))
 
 
+def test_an_update_takes_the_ptx_loss_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulls = []
+    for coef in (0.0, 1.0, 3.0):
+        parts = rig.parts("full", **WORDS, ptx_coef=coef)
+        rollout, _, returns = prepared(parts)
+        pulls.append(gradient_of_update(parts, monkeypatch, rollout, torch.zeros_like(returns), returns)[0])
+    assert max(each.abs().max().item() for each in pulls[0].values()) == 0
+    assert_same({name: 3 * each for name, each in pulls[1].items()}, pulls[2])
+
+
 def test_optimizers_hold_what_is_trained_and_nothing_else(rig: Rig) -> None:
     for layout in LAYOUTS:
         parts = rig.parts(layout, learning_rate=3e-4, critic_learning_rate=7e-5)
