@@ -46,11 +46,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def finished(rig: Rig) -> Run:
     """A run done as in the product: by a worker, in a process of its own."""
-    return rig.in_child(
-        rig.queue_ppo("shared", **WORDS, iterations=3)
-        if False
-        else rig.queue_ppo("shared", **(WORDS | {"iterations": 3}))
-    )
+    return rig.in_child(rig.queue_ppo("shared", **(WORDS | {"iterations": 3})))
 
 
 def sampled_prompts(rig: Rig, run: Run) -> list[str]:

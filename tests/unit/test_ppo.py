@@ -315,6 +315,17 @@ def test_ptx_adds_the_language_model_loss_of_ranked_best_responses(rig: Rig) -> 
     assert_same(found, gradients(parts.roles.policy_parameters))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_gradient_is_left_from_the_update_before(layout: str, rig: Rig) -> None:
+    parts = rig.parts(layout, **(WORDS | {"learning_rate": 0.0}), critic_learning_rate=0.0)
+    learnt = (*prepared(parts), torch.arange(6))
+    first, second = (
+        update_minibatch(parts.config, parts.learner, *learnt, number=number, trains_policy=True) for number in (0, 1)
+    )
+    assert first == second
+    assert first["policy/grad_norm"] > 0 and first["value/grad_norm"] > 0
+
+
 def test_an_update_takes_the_ptx_loss_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     pulls = []
     for coef in (0.0, 1.0, 3.0):
