@@ -82,10 +82,12 @@ def test_texts_that_are_cut_are_counted(rig: Rig) -> None:
 def test_a_row_that_the_template_refuses_loses_only_itself(rig: Rig) -> None:
     model = rig.model("llama-strict", tokenizer=tiny_tokenizer(template=STRICT_TEMPLATE))
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=model))
-    with_system = {
-        "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
-        "responses": ["a"],
-    }
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    rows = [
+        {"prompt": "p", "responses": ["a", "b"]},
+        {"messages": messages, "responses": ["a"]},
+        {"prompt": "q", "responses": ["c"]},
+    ]
     run, found = scored(rig, rows, reward)
     assert [row["scores"] is None for row in found] == [False, True, False]
     assert "System role not supported" in found[1]["problem"]
