@@ -25,7 +25,7 @@ from data.schema import snapshot
 
 GROUPS, PAIRS, MANIFEST = "groups.parquet", "pairs.parquet", "manifest.json"
 ROWS_PER_CHUNK, BYTES_PER_CHUNK = 5_000, 16 * 2**20
-ROWS_PER_GROUP = 30_000  # of a Parquet file: each group costs the writer some memory until the end
+ROWS_PER_GROUP = 20_000  # of a Parquet file: fewer cost the writer memory until the end, more cost it at once
 
 MESSAGE_LIST = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 GROUP_COLUMNS = pa.schema(
