@@ -124,11 +124,14 @@ def pack_optimizer(optimizer: Any) -> tuple[Tensors, dict[str, Any]]:
 
 
 def unpack_optimizer(optimizer: Any, tensors: Tensors, values: dict[str, Any]) -> None:
-    """Restore an optimizer's state. Raises InvalidInput if it belongs to other parameters."""
+    """Restore an optimizer's state, as copies: `tensors` are parts of files that will be deleted.
+
+    Raises InvalidInput if it belongs to other parameters.
+    """
     state: dict[int, dict[str, Any]] = {}
     for key, tensor in tensors.items():
         place, _, name = key.partition(".")
-        state.setdefault(int(place), {})[name] = tensor
+        state.setdefault(int(place), {})[name] = tensor.clone()
     for place, entries in values["scalars"].items():
         state.setdefault(int(place), {}).update(entries)
     try:

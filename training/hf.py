@@ -49,13 +49,13 @@ class ReportingTrainer:
 
     def train_or_resume(self) -> None:
         """Train from the newest good checkpoint, or from the start. Raises Cancelled if it was asked to stop."""
-        found = newest_checkpoint(self.reporter)
-        if found is not None:
-            self._resumed = found
-            restored = [*sorted(found.tensors), "scheduler", "position in the data"]
-            self.reporter.resumed_from(found.step, restored)
+        self._resumed, folder = newest_checkpoint(self.reporter), None
+        if self._resumed is not None:
+            folder = str(self._resumed.folder)
+            restored = [*sorted(self._resumed.tensors), "scheduler", "position in the data"]
+            self.reporter.resumed_from(self._resumed.step, restored)
         self.add_callback(_StopWhenAsked(self.reporter))  # type: ignore[attr-defined]
-        self.train(resume_from_checkpoint=str(found.folder) if found else None)  # type: ignore[attr-defined]
+        self.train(resume_from_checkpoint=folder)  # type: ignore[attr-defined]
         if self.state.global_step < self.state.max_steps:
             self.reporter.raise_if_stopping()
 
@@ -86,6 +86,7 @@ class ReportingTrainer:
     def _load_rng_state(self, folder: str | None) -> None:
         if folder is not None and self._resumed is not None:
             unpack_random_state(self._resumed.tensors["random"], self._resumed.values["random"])
+            self._resumed = None  # the last to be restored; what is still held would keep deleted files on the disk
 
 
 class _StopWhenAsked(TrainerCallback):  # type: ignore[misc]
