@@ -102,38 +102,36 @@ def freeze_snapshot(
     with store.read() as tx:
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
-        staging = home.snapshot_folder(f".staging-{snapshot_id}")
-        staging.mkdir(parents=True)
-        try:
-            counter = _Counter(count_superseded(tx, project_id), on_group)
-            digest = hashlib.sha256()
-            groups = hashed(counter.watch(iter_groups(tx, project_id, config, counter)), digest)
-            write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in groups))
-            counts = counter.as_counts()
-            if not counts["pairs"]:
-                raise InvalidInput(_nothing_to_freeze(counts))
-            _write_pairs(staging)
-            _write_manifest(staging, snapshot_id, config, counts, digest.hexdigest(), counter.examples)
-            folder = _settle(staging, home.snapshot_folder(snapshot_id))
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    saved = None
+        counter = _Counter(count_superseded(tx, project_id), on_group)
+        groups = iter_groups(tx, project_id, config, counter)
+        folder, digest = _write_files(home, snapshot_id, config, groups, counter)
+    saved, values = None, (asdict(config), counter.as_counts(), digest)
     try:
         with store.begin() as tx:
-            saved = save_snapshot(
-                tx,
-                snapshot_id,
-                project_id,
-                asdict(config),
-                counts,
-                digest.hexdigest(),
-                nonce=nonce,
-                created_by=created_by,
-            )
+            saved = save_snapshot(tx, snapshot_id, project_id, *values, nonce=nonce, created_by=created_by)
         return saved
     finally:
         if saved is None or saved.id != snapshot_id:  # the row is what counts: without it, or made twice, no files stay
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_files(
+    home: Home, snapshot_id: str, config: SnapshotConfig, groups: Iterator[Group], counter: _Counter
+) -> tuple[Path, str]:
+    """Write a snapshot's folder, whole or not at all; return it, and the content hash."""
+    staging, digest = home.snapshot_folder(f".staging-{snapshot_id}"), hashlib.sha256()
+    staging.mkdir(parents=True)
+    try:
+        passing = hashed(counter.watch(groups), digest)
+        write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in passing))
+        counts = counter.as_counts()
+        if not counts["pairs"]:
+            raise InvalidInput(_nothing_to_freeze(counts))
+        _write_pairs(staging)
+        _write_manifest(staging, snapshot_id, config, counts, digest.hexdigest(), counter.examples)
+        return _settle(staging, home.snapshot_folder(snapshot_id)), digest.hexdigest()
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _write_pairs(folder: Path) -> None:
