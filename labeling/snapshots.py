@@ -53,7 +53,9 @@ OnGroup = Callable[[int], None]
 class SnapshotConfig:
     """What goes into a snapshot."""
 
-    eval_share: float = option(0.1, "share of prompts held out, where their import named no side", min=0.0, max=0.9)
+    eval_share: float = option(
+        0.1, "about this share of prompts is held out, where their import named no side", min=0.0, max=0.9
+    )
     seed: int = option(0, "which prompts are held out", min=0, max=2**31 - 1)
     include_extra: bool = option(False, "use answers that came after the task had all the annotators it wanted")
 
@@ -170,19 +172,27 @@ def iter_groups(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Count
 def split_prompts(
     known: dict[str, tuple[str, Split | None]], wanted: set[str], config: SnapshotConfig
 ) -> dict[str, Split]:
-    """Give each wanted prompt its side: the one that its import named, else by the order of a hash.
+    """Give each wanted prompt its side: the one that its import named, else by a hash of its text and the seed.
 
-    `known`: prompt id -> (fingerprint, named split). Of n prompts without a name, round(share * n) are held out, at
-    least one of five or more, and never all; the same prompts and seed give the same sides on any machine.
+    `known`: prompt id -> (fingerprint, named split). A prompt is held out if its hash, as a number in [0, 1), is below
+    the share; so it stays on its side when others come, and no reward model meets a prompt that it was trained on.
+    Of five or more at least one is held out, and never all: the one with the lowest or highest hash has to move then.
     """
-    open_ones = [prompt_id for prompt_id in wanted if known[prompt_id][1] is None]
-    open_ones.sort(key=lambda prompt_id: hashlib.sha256(f"{config.seed}:{known[prompt_id][0]}".encode()).digest())
-    n_eval = round(config.eval_share * len(open_ones))
-    if config.eval_share > 0 and len(open_ones) >= 5:
-        n_eval = max(n_eval, 1)
-    n_eval = min(n_eval, max(len(open_ones) - 1, 0))
-    sides = {prompt_id: Split.EVAL if place < n_eval else Split.TRAIN for place, prompt_id in enumerate(open_ones)}
+    places = {
+        prompt_id: _unit_hash(config.seed, known[prompt_id][0]) for prompt_id in wanted if known[prompt_id][1] is None
+    }
+    held_out = {prompt_id for prompt_id, place in places.items() if place < config.eval_share}
+    if not held_out and config.eval_share > 0 and len(places) >= 5:
+        held_out = {min(places, key=places.__getitem__)}
+    if places and len(held_out) == len(places):
+        held_out.remove(max(places, key=places.__getitem__))
+    sides = {prompt_id: Split.EVAL if prompt_id in held_out else Split.TRAIN for prompt_id in places}
     return sides | {prompt_id: side for prompt_id in wanted if (side := known[prompt_id][1]) is not None}
+
+
+def _unit_hash(seed: int, fingerprint: str) -> float:
+    digest = hashlib.sha256(f"{seed}:{fingerprint}".encode()).digest()
+    return int.from_bytes(digest[:6]) / 2**48
 
 
 def pseudonym(key: str, annotator_id: str) -> str:

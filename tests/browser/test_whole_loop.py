@@ -18,6 +18,7 @@ from data.paths import open_home
 from data.projects import list_projects, project_counts
 from data.records import RunKind, RunStatus
 from data.runs import get_run, list_runs
+from data.snapshots import list_snapshots
 from data.store import Store
 
 PASSWORD = "a long enough password"
@@ -44,7 +45,7 @@ def test_from_the_set_up_link_to_a_policy(store: Store, server: WebServer, new_p
     ppo_run = _train(page, server, store, RunKind.PPO, "PPO", {"iterations": "2", "prompts_per_iteration": "4"})
     with store.read() as tx:
         assert get_run(tx, ppo_run).reward_run_id == reward_run
-    _export_loads_in_trl(page, server, tmp_path)
+    _export_loads_in_trl(page, server, store, tmp_path)
     _policy_loads_in_transformers(server, ppo_run)
 
 
@@ -122,7 +123,7 @@ def _train(page: Page, server: WebServer, store: Store, kind: RunKind, words: st
     return run_id
 
 
-def _export_loads_in_trl(page: Page, server: WebServer, folder: Path) -> None:
+def _export_loads_in_trl(page: Page, server: WebServer, store: Store, folder: Path) -> None:
     page.goto(f"{server.url}/snapshots")
     page.get_by_role("button", name="Export", exact=True).click()
     link = page.get_by_role("link", name="Download export")
@@ -135,7 +136,10 @@ def _export_loads_in_trl(page: Page, server: WebServer, folder: Path) -> None:
     from trl.data_utils import is_conversational
 
     rows = load_dataset("parquet", data_files=str(train), cache_dir=str(folder / "cache"), split="train")
-    assert len(rows) == 6 * (N_PROMPTS - 1)  # C(4, 2) pairs of each ranking but the held-out one
+    with store.read() as tx:
+        (snapshot,) = list_snapshots(tx)
+    assert snapshot.counts["pairs"] == 6 * N_PROMPTS  # C(4, 2) pairs of each ranking
+    assert len(rows) == snapshot.counts["pairs_train"] == 6 * snapshot.counts["prompts_train"]
     assert {"prompt", "chosen", "rejected"} <= set(rows.column_names)
     assert is_conversational(rows[0]) or isinstance(rows[0]["chosen"], str)
 
