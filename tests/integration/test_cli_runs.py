@@ -182,7 +182,7 @@ def test_help_says_limits_and_choices(cli: Cli, capsys: pytest.CaptureFixture[st
     page = capsys.readouterr().out
     assert "in the loss (one of reward, loss)" in page
     assert "kl_target=none" in page
-    assert "(in nats per response, at least 0, or none)" in page
+    assert "(in nats per response, at least 1e-06, or none)" in page
     assert "discount (0 to 1)" in page
 
 
