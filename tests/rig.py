@@ -6,8 +6,10 @@ which costs no start, or as in the product in a child of a worker (`in_child`).
 
 from __future__ import annotations
 
+import math
 import random
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,11 +43,11 @@ QUICK = Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=30.0, cancel_grace_s=20.0)
 LETTERS = "abcz"
 
 
-def planted_responses(rng: random.Random, k: int = 4, length: int = 6) -> list[str]:
+def planted_responses(rng: random.Random, k: int = 4, lengths: tuple[int, int] = (6, 6)) -> list[str]:
     """k distinct texts of a few letters."""
     texts: list[str] = []
     while len(texts) < k:
-        text = "".join(rng.choice(LETTERS) for _ in range(length))
+        text = "".join(rng.choice(LETTERS) for _ in range(rng.randint(*lengths)))
         if text not in texts:
             texts.append(text)
     return texts
@@ -69,6 +71,19 @@ class Parts:
     learner: Learner
 
 
+def noisy_ranks_by_z(rng: random.Random) -> Callable[[list[str]], list[int]]:
+    """Ranks by the planted preference as people see it: the number of z plus Gumbel noise of scale 1.
+
+    Pairs then follow the model of Bradley and Terry with the number of z as the utility.
+    """
+
+    def ranks(texts: list[str]) -> list[int]:
+        seen = [text.count("z") - math.log(-math.log(rng.random())) for text in texts]
+        return [1 + sum(other > mine for other in seen) for mine in seen]
+
+    return ranks
+
+
 class Rig:
     """One home with its store. Close it at the end."""
 
@@ -89,15 +104,21 @@ class Rig:
             save_tiny_model(folder, **({"family": family} | changes))
         return str(folder)
 
-    def project(self, n_prompts: int = 20, k: int = 4, seed: int = 0, prompt: str = "prompt {}") -> Project:
-        """A project whose every prompt has been ranked by the planted preference."""
+    def project(
+        self,
+        n_prompts: int = 20,
+        k: int = 4,
+        seed: int = 0,
+        prompt: str = "prompt {}",
+        lengths: tuple[int, int] = (6, 6),
+        ranks: Callable[[list[str]], list[int]] = ranks_by_z,
+    ) -> Project:
+        """A project whose every prompt has been ranked, by the planted preference or by `ranks`."""
         rng, project, person = random.Random(seed), make.make_project(self.store, k=k), make.make_person(self.store)
         for number in range(n_prompts):
-            texts = planted_responses(rng, k)
+            texts = planted_responses(rng, k, lengths)
             task = make.make_task(self.store, project, *texts, prompt=prompt.format(number))
-            shown = [response.text for response in task.responses]
-            ranks = ranks_by_z(shown)
-            make.make_ranking(self.store, task, person, ranks)
+            make.make_ranking(self.store, task, person, ranks([response.text for response in task.responses]))
         return project
 
     def snapshot(self, project: Project | None = None, eval_share: float = 0.25) -> Snapshot:
