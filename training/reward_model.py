@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -156,23 +157,19 @@ def evaluate_groups(
 ) -> Evaluation:
     """Score held-out rankings and compare with people. The length baseline ranks the longer response first."""
     sequences = [sequence for group in groups for sequence in group.sequences]
-    scores = score_sequences(classifier, sequences, encoder.pad_id, machine, batch_size)
-    lengths = torch.tensor([float(len(sequence)) for sequence in sequences])
-    ranks = torch.tensor([rank for group in groups for rank in group.ranks])
-    owner = torch.tensor([place for place, group in enumerate(groups) for _ in group.ranks])
-    fitted, by_length = ranking_loss(scores, ranks, owner), ranking_loss(lengths, ranks, owner)
-    exact, start = 0, 0
-    for group in groups:
-        part = scores[start : start + group.n_responses].tolist()
-        start += group.n_responses
-        pairs = [(one, two) for one in range(len(part)) for two in range(len(part))]
-        exact += all(part[one] > part[two] for one, two in pairs if group.ranks[one] < group.ranks[two])
-    return Evaluation(
-        loss=float(fitted.loss),
-        pair_accuracy=float(fitted.pair_accuracy),
-        exact_order=exact / len(groups),
-        length_accuracy=float(by_length.pair_accuracy),
-    )
+    every_score = score_sequences(classifier, sequences, encoder.pad_id, machine, batch_size)
+    losses, accuracies, by_length, n_exact = [], [], [], 0
+    parts = torch.split(every_score, [group.n_responses for group in groups])
+    for group, scores in zip(groups, parts, strict=True):
+        ranks, alone = torch.tensor(group.ranks), torch.zeros(group.n_responses, dtype=torch.long)
+        lengths = [len(ids) - start for ids, start in zip(group.sequences, group.prompt_lengths, strict=True)]
+        found = ranking_loss(scores, ranks, alone)
+        losses.append(float(found.loss))
+        accuracies.append(float(found.pair_accuracy))
+        by_length.append(float(ranking_loss(torch.tensor(lengths).float(), ranks, alone).pair_accuracy))
+        in_order = scores[:, None] > scores[None, :]
+        n_exact += bool(in_order[ranks[:, None] < ranks[None, :]].all())
+    return Evaluation(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
 
 
 def _make_trainer(

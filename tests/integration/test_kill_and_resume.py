@@ -271,6 +271,29 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
     assert_as_if_nothing_had_happened(rig, run, unbroken)
 
 
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("reward", "training.reward_model"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
+)
+def test_a_run_that_failed_only_at_saving_its_model_has_nothing_to_learn_again(
+    kind: str, place: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbroken = rig.here(queued(rig, kind))
+    run = queued(rig, kind)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device", "model.safetensors")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{place}.save_model", full)
+        failed = rig.here(run, RunStatus.FAILED)
+    assert failed.error_kind is FailureKind.DISK_FULL
+    resumed(rig, run)
+    done = rig.here(run)
+    assert resumed_at(rig, run) == [done.total_steps]
+    assert_as_if_nothing_had_happened(rig, run, unbroken)
+
+
 @pytest.mark.parametrize("kind", ["reward-full", "ppo-full", "sft"])
 def test_numbers_that_are_not_finite_stop_the_run_before_a_checkpoint(kind: str, rig: Rig) -> None:
     words = {"adapter": "full"} if kind == "sft" else {}

@@ -220,6 +220,16 @@ def test_what_is_cut_and_left_out_is_counted(rig: Rig) -> None:
     assert rig.events(rig.here(queued(rig)), "max_length_lowered")[0].detail == {"asked": 1024, "model_reads": 512}
 
 
+def test_the_length_baseline_sees_the_response_also_where_the_prompt_was_cut(rig: Rig) -> None:
+    project, person = make.make_project(rig.store), make.make_person(rig.store)
+    for number in range(8):  # the longer the better, after prompts that are far too long
+        task = make.make_task(rig.store, project, "a", "ab", "abc", prompt=f"{number}" * 40)
+        make.make_ranking(rig.store, task, person, [4 - len(response.text) for response in task.responses])
+    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.5))
+    run = rig.here(queued(rig, snapshot=snapshot, max_length=16, epochs=1))
+    assert run.result["held_out"]["length_accuracy"] == 1.0
+
+
 def test_without_a_held_out_side_there_is_no_evaluation(rig: Rig) -> None:
     snapshot = freeze_snapshot(rig.store, rig.home, rig.project(4).id, SnapshotConfig(eval_share=0.0))
     run = rig.here(queued(rig, snapshot=snapshot))

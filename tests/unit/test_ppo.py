@@ -337,8 +337,8 @@ def test_an_update_takes_the_ptx_loss_along(rig: Rig, monkeypatch: pytest.Monkey
 
 
 def test_optimizers_hold_what_is_trained_and_nothing_else(rig: Rig) -> None:
-    for layout in LAYOUTS:
-        parts = rig.parts(layout, learning_rate=3e-4, critic_learning_rate=7e-5)
+    for layout, precision in [(layout, precision) for layout in LAYOUTS for precision in ("fp32", "bf16")]:
+        parts = rig.parts(layout, learning_rate=3e-4, critic_learning_rate=7e-5, precision=precision)
         learner = make_learner(parts.config, parts.reporter, parts.roles, parts.encoder)
         pairs = (
             (learner.policy_optimizer, parts.roles.policy_parameters, 3e-4),
