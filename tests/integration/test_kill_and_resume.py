@@ -322,6 +322,8 @@ def test_a_model_that_is_spoilt_from_the_start_is_told(rig: Rig) -> None:
     for kind in ("reward", "sft", "dpo"):
         run = rig.here(queued(rig, kind, model=spoilt), RunStatus.FAILED)
         assert run.error_kind is FailureKind.NOT_FINITE, kind
+        (event,) = rig.events(run, "not_finite")
+        assert any(name.endswith("loss") for name in event.detail["metrics"])  # and not its last good value
         assert not (rig.folder(run) / "checkpoints").exists()
     run = rig.here(queued(rig, "ppo-lora", model=spoilt), RunStatus.FAILED)
     assert run.error_kind is FailureKind.NOT_FINITE
