@@ -40,6 +40,7 @@ class State:
     values: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)  # further files, by name
     folder: Path | None = None  # where it was read from
+    models: dict[str, str] = field(default_factory=dict)  # revision by name of the models that the run started from
 
 
 def save_checkpoint(reporter: Reporter, state: State) -> Path:
@@ -59,7 +60,8 @@ def save_checkpoint(reporter: Reporter, state: State) -> Path:
             _write_tensors(staging / f"{name}.safetensors", tensors)
         for name, text in state.texts.items():
             (staging / name).write_text(text, encoding="utf-8")
-        (staging / STATE).write_text(json.dumps({"step": state.step, "values": state.values}), encoding="utf-8")
+        head = {"step": state.step, "values": state.values, "models": reporter.models}
+        (staging / STATE).write_text(json.dumps(head), encoding="utf-8")
         names = sorted(path.name for path in staging.iterdir())
         manifest = {"step": state.step, "files": {name: _facts(staging / name) for name in names}}
         (staging / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
@@ -80,12 +82,13 @@ def save_checkpoint(reporter: Reporter, state: State) -> Path:
 def newest_checkpoint(reporter: Reporter) -> State | None:
     """The newest registered checkpoint whose files are what its manifest says; broken ones are recorded and forgotten.
 
-    Without one, whatever an earlier attempt reported is forgotten: the run starts anew.
+    Without one, whatever an earlier attempt reported is forgotten: the run starts anew. Raises InvalidInput if a model
+    that the run starts from is no longer the one it was.
     """
     for step, folder in reporter.checkpoint_folders():
         problem = verify(folder)
         if problem is None:
-            return _read(folder)
+            return _of_the_same_models(_read(folder), reporter)
         reporter.checkpoint_broken(step, problem)
     if reporter.run.attempt > 1:
         reporter.resumed_from(0, [])
@@ -169,7 +172,18 @@ def unpack_random_state(tensors: Tensors, values: dict[str, Any]) -> None:
 def _read(folder: Path) -> State:
     head = json.loads((folder / STATE).read_text(encoding="utf-8"))
     tensors = {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
-    return State(head["step"], tensors, head["values"], folder=folder)
+    return State(head["step"], tensors, head["values"], folder=folder, models=head["models"])
+
+
+def _of_the_same_models(state: State, reporter: Reporter) -> State:
+    for name, revision in state.models.items():
+        found = reporter.models.get(name)
+        if found != revision:
+            raise InvalidInput(
+                f"model {name!r} has changed since the checkpoint of step {state.step}: it was {revision}, now it is "
+                f"{found}; put it back, or start a new run"
+            )
+    return state
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:

@@ -23,6 +23,7 @@ from training.encoding import Encoder
 from training.reporter import Reporter
 
 MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
+UNKNOWN = "unknown"  # a revision that the hub did not tell
 log = logging.getLogger(__name__)
 
 
@@ -79,10 +80,16 @@ def versions(machine: Machine) -> dict[str, Any]:
 
 
 def find_model(name: str, home: Home, reporter: Reporter) -> ModelSource:
-    """Turn what a person wrote ('demo', run:ID, a folder, a hub id) into a place to load from.
+    """Turn what a person wrote ('demo', run:ID, a folder, a hub id) into a place to load from, and note its revision.
 
     Raises InvalidInput for a folder or a run without a model.
     """
+    source = _locate(name, home, reporter)
+    reporter.models[name] = source.revision
+    return source
+
+
+def _locate(name: str, home: Home, reporter: Reporter) -> ModelSource:
     if name == DEMO_MODEL:
         folder = ensure_demo_model(home, lambda words: reporter.event("demo_model", message=words))
     elif name.startswith("run:"):
@@ -146,7 +153,7 @@ def load_encoder(source: ModelSource) -> Encoder:
 
     tokenizer = load_tokenizer(source)
     try:
-        listed = GenerationConfig.from_pretrained(source.place).eos_token_id
+        listed = GenerationConfig.from_pretrained(source.place, **_pinned(source)).eos_token_id
     except OSError:
         listed = None
     extra = listed if isinstance(listed, list) else [] if listed is None else [listed]
@@ -207,12 +214,18 @@ def _remove(folder: Path) -> None:
 
 def _load(loader: Any, source: ModelSource, **options: Any) -> Any:
     try:
-        return loader.from_pretrained(source.place, trust_remote_code=False, **options)
+        return loader.from_pretrained(source.place, trust_remote_code=False, **_pinned(source), **options)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(
             f"model {source.name!r} can't be loaded: {reason}; name a folder with safetensors weights, or a hub id"
         ) from error
+
+
+def _pinned(source: ModelSource) -> dict[str, str]:
+    """What makes the hub give the commit that was found first, for every file; nothing for a folder."""
+    is_commit = source.revision not in ("", UNKNOWN) and not Path(source.place).is_dir()
+    return {"revision": source.revision} if is_commit else {}
 
 
 def _is_classifier(source: ModelSource) -> bool:
@@ -222,7 +235,7 @@ def _is_classifier(source: ModelSource) -> bool:
 
 def _hub_commit(name: str) -> str:
     config = _load(AutoConfig, ModelSource(name, name, ""))
-    return str(getattr(config, "_commit_hash", None) or "unknown")
+    return str(getattr(config, "_commit_hash", None) or UNKNOWN)
 
 
 def _without_dropout(model: Any) -> Any:

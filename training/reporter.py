@@ -42,6 +42,7 @@ class Reporter:
         self.home = home
         self.store = store
         self.folder = home.run_folder(run.id)
+        self.models: dict[str, str] = {}  # revision by name of every model that was looked up
         self._is_stopping = False
         self._next_look = 0.0
 

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 import torch
 from rig import Rig
 from safetensors.torch import load_file
+from tiny import save_tiny_model
 from transformers import AutoModelForCausalLM
 
 import training.checkpoint
@@ -203,6 +204,26 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(rig: Rig, monkey
         assert event.detail["problem"] == f"{damaged.name} has other contents than when it was written"
         assert [f"step-{step:08d}" for step in resumed_at(rig, run)] == [older.name[:13]]
         assert_as_if_nothing_had_happened(rig, run, unbroken)
+
+
+@pytest.mark.parametrize("kind", ["reward", "ppo-lora", "sft"])
+def test_a_model_that_was_replaced_meanwhile_is_not_gone_on_with(
+    kind: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints of adapters hold the adapters alone: under another base they would mean something else."""
+    model = rig.model(f"llama-{kind}")
+    run = queued(rig, kind, model=model)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        rig.here(run, RunStatus.CANCELLED)
+    resumed(rig, run)
+    save_tiny_model(Path(model), seed=5)
+    refused = rig.here(run, RunStatus.FAILED)
+    assert refused.error_kind is FailureKind.BAD_INPUT
+    assert f"model {model!r} has changed since the checkpoint" in (refused.error_message or "")
+    save_tiny_model(Path(model))
+    resumed(rig, run)
+    rig.here(run)
 
 
 @pytest.fixture
