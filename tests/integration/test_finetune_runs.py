@@ -51,18 +51,17 @@ def test_the_loss_falls_and_plain_transformers_loads_the_result(
     kind: RunKind, adapter: str, family: str, rig: Rig
 ) -> None:
     model = rig.model(f"{family}-end", pad="<|end|>")  # padding is the end token, as the demo model's
-    run = rig.here(queued(rig, kind, adapter=adapter, model=model))
+    snapshot = rig.snapshot(rig.project(48 if adapter == "lora" else 12), eval_share=0.0)
+    run = rig.here(queued(rig, kind, adapter=adapter, model=model, snapshot=snapshot))
     losses = rig.curve(run, f"{kind.value}/loss")
-    assert losses[-1] < losses[0] - 0.1  # the frozen, random embedding allows low-rank training little more
+    assert sum(losses[-5:]) / 5 < losses[0] - 0.05  # the frozen, random embedding allows low-rank training little more
     folder = rig.folder(run) / "model"
     before, after = (AutoModelForCausalLM.from_pretrained(each).eval() for each in (model, folder))
     encoder = Encoder(AutoTokenizer.from_pretrained(folder))
     best, worst = encoder.response_ids("zzzzzz"), encoder.response_ids("aaaaaa")
     prompt = encoder.prompt_ids(({"role": "user", "content": "prompt 1"},))
     margins = [log_probability(each, prompt, best) - log_probability(each, prompt, worst) for each in (before, after)]
-    assert margins[1] > margins[0] + (
-        0.5 if kind is RunKind.DPO else 0.05
-    )  # what people liked has become likelier than what they did not
+    assert margins[1] > margins[0] + 0.5  # what people liked has become likelier than what they did not
     changed = changed_weights(Path(model), folder)
     linear = ("_proj.weight", "attn.weight", "c_proj.weight", "c_fc.weight")
     assert changed and (adapter == "full" or all(name.endswith(linear) for name in changed))
