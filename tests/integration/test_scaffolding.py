@@ -76,10 +76,21 @@ def test_a_skip_is_a_failure_where_skips_are_forbidden(tmp_path: Path) -> None:
     code = """
         import factories
         def test_it():
-            factories.real_data("no-such-folder", "no-such-file")
+            factories.skip("no browser")
     """
     assert "1 skipped" in run_tests(tmp_path, code)
-    assert "a skip is forbidden here" in run_tests(tmp_path, code, RANKLOOP_FORBID_SKIPS="1")
+    assert "a skip is forbidden here: no browser" in run_tests(tmp_path, code, RANKLOOP_FORBID_SKIPS="1")
+
+
+def test_the_absence_of_real_data_fails_nothing(tmp_path: Path) -> None:
+    code = """
+        import factories
+        def test_it():
+            factories.real_data("no-such-folder", "no-such-file")
+    """
+    found = run_tests(tmp_path, code, RANKLOOP_FORBID_SKIPS="1")
+    assert "1 skipped" in found
+    assert "no no-such-folder/no-such-file under RANKLOOP_TEST_DATA" in found
 
 
 def test_the_environment_of_the_user_does_not_reach_a_test(tmp_path: Path) -> None:
