@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
+from data.label_settings import DEFAULT_FLAGS, LabelSettings, changed_settings, settings_from
 from data.records import Project
 from data.schema import project, prompt, ranking, response, slot, task
 from data.text import clean_text
@@ -36,6 +37,8 @@ def create_project(
     guidelines: str = DEFAULT_GUIDELINES,
     skip_reasons: tuple[str, ...] = DEFAULT_SKIP_REASONS,
     max_skips: int = 3,
+    flags: tuple[str, ...] = DEFAULT_FLAGS,
+    settings: LabelSettings = LabelSettings(),  # noqa: B008 (frozen)
     nonce: str | None = None,
 ) -> Project:
     """Create a project; a repeated `nonce` returns the project that it made the first time.
@@ -59,6 +62,8 @@ def create_project(
         "guidelines_version": 1,
         "skip_reasons": json.dumps([clean_text(reason) for reason in skip_reasons], ensure_ascii=False),
         "max_skips": max_skips,
+        "flags": json.dumps([clean_text(flag) for flag in flags], ensure_ascii=False),
+        "settings": json.dumps(changed_settings(settings)),
         "export_key": secrets.token_hex(16),
         "nonce": nonce,
         "created_at": tx.now(),
@@ -96,6 +101,33 @@ def set_guidelines(tx: Tx, project_id: str, guidelines: str) -> Project:
     return get_project(tx, project_id)
 
 
+def set_settings(
+    tx: Tx,
+    project_id: str,
+    *,
+    settings: LabelSettings | None = None,
+    flags: tuple[str, ...] | None = None,
+    skip_reasons: tuple[str, ...] | None = None,
+) -> Project:
+    """Change what a project asks of its annotators; what is None stays. Answers that are stored stay as they are.
+
+    Raises NotFound, and InvalidInput for an empty name in a list or no reason to skip.
+    """
+    get_project(tx, project_id)
+    values: dict[str, str] = {}
+    if settings is not None:
+        values["settings"] = json.dumps(changed_settings(settings))
+    for name, names in (("flags", flags), ("skip_reasons", skip_reasons)):
+        if names is not None:
+            cleaned = list(dict.fromkeys(clean_text(each).strip() for each in names))
+            if "" in cleaned or (name == "skip_reasons" and not cleaned):
+                raise InvalidInput(f"{name.replace('_', ' ')}: each needs a name, and there must be a reason to skip")
+            values[name] = json.dumps(cleaned, ensure_ascii=False)
+    if values:
+        tx.execute(sa.update(project).where(project.c.id == project_id).values(**values))
+    return get_project(tx, project_id)
+
+
 def export_key(tx: Tx, project_id: str) -> str:
     """The secret that makes annotators' pseudonyms the same within a project and unlinkable across projects.
 
@@ -128,6 +160,7 @@ def project_counts(tx: Tx, project_id: str) -> dict[str, int]:
         "slots": sum(by_slot.values()),
         "slots_done": by_slot.get("done", 0),
         "rankings": by_answer.get("ranked", 0),
+        "unacceptable": by_answer.get("unacceptable", 0),
         "skips": by_answer.get("skipped", 0),
     }
 
@@ -150,5 +183,7 @@ def _as_project(row: sa.Row[Any]) -> Project:
         guidelines_version=row.guidelines_version,
         skip_reasons=tuple(json.loads(row.skip_reasons)),
         max_skips=row.max_skips,
+        flags=tuple(json.loads(row.flags)),
+        settings=settings_from(json.loads(row.settings)),
         created_at=row.created_at,
     )

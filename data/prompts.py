@@ -40,6 +40,7 @@ def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
             "seq": start + number,
             "fingerprint": messages_fingerprint(each.messages),
             "messages": encode_json(each.messages),
+            "facts": each.facts,
             "split": each.split.value if each.split else None,
             "external_id": each.external_id,
             "meta": encode_json(each.meta),
@@ -157,6 +158,7 @@ def as_prompt(row: sa.Row[Any]) -> Prompt:
         fingerprint=row.fingerprint,
         meta=json.loads(row.meta),
         created_at=row.created_at,
+        facts=row.facts,
     )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import NotFound
-from data.records import NewRanking, Ranking, RankingStatus, SubmitOutcome
+from data.records import Detail, NewRanking, Ranking, RankingStatus, SubmitOutcome
 from data.schema import project, ranking, slot, task
 from data.slots import drop_draft
+from data.text import encode_json
 
 
 def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
@@ -50,14 +52,14 @@ def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
         raise NotFound(f"ranking {old_id!r} is not your current answer to this task")
     tx.execute(sa.update(ranking).where(ranking.c.id == old_id).values(superseded_at=tx.now()))
     slot_id = old.slot_id
-    if old.status != new.status.value:
+    if RankingStatus.SKIPPED.value in {old.status, new.status.value} and old.status != new.status.value:
         slot_id, _, _ = _take_slot(tx, new)
     _insert(
         tx,
         new,
         slot_id=slot_id,
         is_late=bool(old.is_late),
-        is_extra=slot_id is None and new.source == "app" and new.status is RankingStatus.RANKED,
+        is_extra=slot_id is None and new.source == "app" and new.status is not RankingStatus.SKIPPED,
         version=old.version + 1,
         supersedes_id=old_id,
     )
@@ -89,7 +91,7 @@ def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50) -> 
 
 
 def count_rankings(tx: Tx, annotator_id: str, project_id: str) -> int:
-    """How many tasks of the project the person has ranked (skips do not count)."""
+    """How many tasks of the project the person has answered (skips do not count)."""
     statement = (
         sa.select(sa.func.count())
         .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
@@ -97,7 +99,7 @@ def count_rankings(tx: Tx, annotator_id: str, project_id: str) -> int:
             ranking.c.annotator_id == annotator_id,
             task.c.project_id == project_id,
             ranking.c.superseded_at.is_(None),
-            ranking.c.status == RankingStatus.RANKED.value,
+            ranking.c.status != RankingStatus.SKIPPED.value,
         )
     )
     return int(tx.scalar(statement))
@@ -144,6 +146,24 @@ def as_ranking(row: sa.Row[Any]) -> Ranking:
         supersedes_id=row.supersedes_id,
         source=row.source,
         created_at=row.created_at,
+        detail=read_detail(row.detail),
+    )
+
+
+def write_detail(detail: Detail) -> str:
+    """The detail as stored JSON: only what was said."""
+    return encode_json({name: value for name, value in asdict(detail).items() if value not in ((), None)})
+
+
+def read_detail(stored: str) -> Detail:
+    """The detail from its stored JSON."""
+    values = json.loads(stored)
+    return Detail(
+        unplaced=tuple(values.get("unplaced", ())),
+        acceptable=tuple(values.get("acceptable", ())),
+        flags=tuple(tuple(each) for each in values.get("flags", ())),
+        quality=tuple(values.get("quality", ())),
+        strength=values.get("strength"),
     )
 
 
@@ -198,6 +218,7 @@ def _insert(
         "display_order": json.dumps(list(new.display_order)),
         "skip_reason": new.skip_reason,
         "comment": new.comment,
+        "detail": write_detail(new.detail),
         "duration_ms": new.duration_ms,
         "guidelines_version": tx.scalar(guidelines),
         "is_late": is_late,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from data.label_settings import LabelSettings
+
 Message = dict[str, str]
 Messages = tuple[Message, ...]
 
@@ -62,7 +64,10 @@ class FailureKind(StrEnum):
 
 
 class RankingStatus(StrEnum):
+    """What an annotator answered: a ranking, that no response is acceptable, or nothing, with a reason."""
+
     RANKED = "ranked"
+    UNACCEPTABLE = "unacceptable"
     SKIPPED = "skipped"
 
 
@@ -94,6 +99,8 @@ class Project:
     guidelines_version: int
     skip_reasons: tuple[str, ...]
     max_skips: int
+    flags: tuple[str, ...]
+    settings: LabelSettings
     created_at: float
 
 
@@ -106,25 +113,31 @@ class Prompt:
     fingerprint: str
     meta: dict[str, Any]
     created_at: float
+    facts: str = ""
 
 
 @dataclass(frozen=True)
 class NewPrompt:
-    """A prompt on its way in."""
+    """A prompt on its way in. `facts`: what annotators see beside it and the policy never does."""
 
     messages: Messages
     split: Split | None = None
     external_id: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
+    facts: str = ""
 
 
 @dataclass(frozen=True)
 class NewResponse:
-    """A response on its way in. `provenance` says where it came from; `model` is empty where nobody knows."""
+    """A response on its way in. `provenance` says where it came from; `model` is empty where nobody knows.
+
+    `badges`: the names of what is wrong with it, as annotators may see it.
+    """
 
     text: str
     model: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
+    badges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,17 +147,23 @@ class Response:
     text: str
     model: str
     provenance: dict[str, Any]
+    badges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Task:
-    """One prompt with its K responses, in their stored order (position 0 to K-1)."""
+    """One prompt with its K responses, in their stored order (position 0 to K-1).
+
+    `arm`: how it came to be offered ("random" or the name of what picked it), where a selection was at work.
+    """
 
     id: str
     project_id: str
     prompt_id: str
     messages: Messages
     responses: tuple[Response, ...]
+    facts: str = ""
+    arm: str | None = None
 
 
 @dataclass(frozen=True)
@@ -164,8 +183,24 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Detail:
+    """What an annotator may say beside the ranks; lists go by the responses' positions, empty where nothing was said.
+
+    `unplaced`: positions that were placed together as "worse, in no order"; they share the last rank and are no tie.
+    `acceptable[i]`: True, False, or None where it was left open. `flags[i]`: names from the project's list.
+    `quality[i]`: 1 (very bad) to 7 (very good), or None. `strength`: 1 to 4, how much better the best is than the next.
+    """
+
+    unplaced: tuple[int, ...] = ()
+    acceptable: tuple[bool | None, ...] = ()
+    flags: tuple[tuple[str, ...], ...] = ()
+    quality: tuple[int | None, ...] = ()
+    strength: int | None = None
+
+
+@dataclass(frozen=True)
 class NewRanking:
-    """A judgement on its way in. `ranks[i]` belongs to the response at position i; None when skipped."""
+    """A judgement on its way in. `ranks[i]` belongs to the response at position i; None unless ranked."""
 
     task_id: str
     annotator_id: str
@@ -176,6 +211,7 @@ class NewRanking:
     lease_token: str | None = None
     skip_reason: str | None = None
     comment: str = ""
+    detail: Detail = field(default_factory=Detail)
     duration_ms: int | None = None
     source: str = "app"
 
@@ -199,6 +235,7 @@ class Ranking:
     supersedes_id: str | None
     source: str
     created_at: float
+    detail: Detail = field(default_factory=Detail)
 
 
 class SubmitOutcome(StrEnum):

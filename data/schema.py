@@ -92,6 +92,8 @@ project = Table(
     Column("guidelines_version", Integer, nullable=False),
     _json("skip_reasons"),
     Column("max_skips", Integer, nullable=False),
+    Column("flags", Text, nullable=False, server_default="[]"),
+    Column("settings", Text, nullable=False, server_default="{}"),
     Column("export_key", Text, nullable=False),
     Column("nonce", Text, unique=True),
     _time("created_at"),
@@ -107,6 +109,7 @@ prompt = Table(
     Column("seq", Integer, nullable=False),
     Column("fingerprint", Text, nullable=False),
     _json("messages"),
+    Column("facts", Text, nullable=False, server_default=""),
     Column("split", Text),
     Column("external_id", Text),
     _json("meta"),
@@ -129,6 +132,7 @@ response = Table(
     _json("provenance"),
     _reference("run_id", "run.id", nullable=True),
     Column("sample_index", Integer),
+    Column("badges", Text, nullable=False, server_default="[]"),
     _time("created_at"),
     UniqueConstraint("run_id", "prompt_id", "sample_index"),
     Index("ix_response_prompt_id", "prompt_id"),
@@ -144,6 +148,7 @@ task = Table(
     Column("seq", Integer, nullable=False),
     Column("responses_hash", Text, nullable=False),
     Column("is_set_aside", Boolean, nullable=False, server_default=false()),
+    Column("arm", Text),
     _time("created_at"),
     UniqueConstraint("prompt_id", "responses_hash"),
     UniqueConstraint("project_id", "seq"),
@@ -162,7 +167,8 @@ task_response = Table(
 )
 
 # As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done. Its task's project
-# and number stand here too: the next open slot is then found at once, however many are done.
+# and number stand here too: the next open slot is then found at once, however many are done. Slots are handed out by
+# their turn, then by number: 0 where the project goes in order, else drawn or set by priority (the lowest first).
 slot = Table(
     "slot",
     metadata,
@@ -171,6 +177,7 @@ slot = Table(
     _reference("task_id", "task.id"),
     Column("task_seq", Integer, nullable=False),
     Column("slot_no", Integer, nullable=False),
+    Column("turn", Double, nullable=False, server_default="0"),
     Column("status", Text, nullable=False),
     _reference("annotator_id", "person.id", nullable=True),
     Column("lease_token", Text, unique=True),
@@ -186,6 +193,7 @@ slot = Table(
     Index(
         "ix_slot_open",
         "project_id",
+        "turn",
         "task_seq",
         "slot_no",
         sqlite_where=text("status <> 'done'"),
@@ -216,6 +224,7 @@ ranking = Table(
     _json("display_order"),
     Column("skip_reason", Text),
     Column("comment", Text, nullable=False, server_default=""),
+    Column("detail", Text, nullable=False, server_default="{}"),
     Column("duration_ms", Integer),
     Column("guidelines_version", Integer, nullable=False),
     Column("is_late", Boolean, nullable=False, server_default=false()),
@@ -226,7 +235,7 @@ ranking = Table(
     Column("source", Text, nullable=False),
     _time("created_at"),
     UniqueConstraint("supersedes_id"),
-    CheckConstraint("status in ('ranked', 'skipped')", name="status"),
+    CheckConstraint("status in ('ranked', 'unacceptable', 'skipped')", name="status"),
     CheckConstraint("(status = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
     CheckConstraint("(status = 'skipped') = (skip_reason is not null)", name="skipped_has_reason"),
     Index(
@@ -241,10 +250,100 @@ ranking = Table(
         "uq_ranking_slot_id_current",
         "slot_id",
         unique=True,
-        sqlite_where=text("superseded_at is null and status = 'ranked'"),
-        postgresql_where=text("superseded_at is null and status = 'ranked'"),
+        sqlite_where=text("superseded_at is null and status <> 'skipped'"),
+        postgresql_where=text("superseded_at is null and status <> 'skipped'"),
     ),
     Index("ix_ranking_annotator_id_created_at", "annotator_id", "created_at"),
+)
+
+# A task whose right ranking is known. Every annotator may get it, whatever the overlap; nobody is told before.
+gold = Table(
+    "gold",
+    metadata,
+    Column("task_id", Text, ForeignKey("task.id", ondelete="RESTRICT"), primary_key=True),
+    _json("ranks"),
+    Column("note", Text, nullable=False, server_default=""),
+    _reference("created_by", "person.id", nullable=True),
+    _time("created_at"),
+)
+
+# A task shown to its annotator a second time, in another order, to see whether the same ranking comes back. Its answer
+# stands here and never among the rankings.
+repeat = Table(
+    "repeat",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
+    _reference("task_id", "task.id"),
+    _reference("annotator_id", "person.id"),
+    _reference("ranking_id", "ranking.id"),
+    Column("lease_token", Text, nullable=False, unique=True),
+    _json("display_order"),
+    Column("status", Text, nullable=False),
+    Column("submission_key", Text, unique=True),
+    _json("ranks", nullable=True),
+    Column("duration_ms", Integer),
+    _time("created_at"),
+    _time("done_at", nullable=True),
+    UniqueConstraint("task_id", "annotator_id"),
+    CheckConstraint("status in ('open', 'ranked', 'unacceptable', 'skipped')", name="status"),
+    CheckConstraint("(status = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
+    Index("ix_repeat_annotator_id_project_id", "annotator_id", "project_id"),
+)
+
+# An annotator who may not rank in a project for now, and why.
+pause = Table(
+    "pause",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("project_id", "project.id"),
+    _reference("annotator_id", "person.id"),
+    Column("reason", Text, nullable=False),
+    _time("created_at"),
+    _time("lifted_at", nullable=True),
+    _reference("lifted_by", "person.id", nullable=True),
+    Index(
+        "uq_pause_project_id_annotator_id_current",
+        "project_id",
+        "annotator_id",
+        unique=True,
+        sqlite_where=text("lifted_at is null"),
+        postgresql_where=text("lifted_at is null"),
+    ),
+)
+
+# A reviewer's decision on a task whose annotators disagree. Append-only, as rankings are.
+adjudication = Table(
+    "adjudication",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _reference("task_id", "task.id"),
+    _reference("reviewer_id", "person.id"),
+    Column("nonce", Text, unique=True),
+    Column("outcome", Text, nullable=False),
+    _json("ranks", nullable=True),
+    Column("reason", Text, nullable=False),
+    _time("created_at"),
+    _time("superseded_at", nullable=True),
+    CheckConstraint("outcome in ('ranked', 'unacceptable', 'unresolved')", name="outcome"),
+    CheckConstraint("(outcome = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
+    Index(
+        "uq_adjudication_task_id_current",
+        "task_id",
+        unique=True,
+        sqlite_where=text("superseded_at is null"),
+        postgresql_where=text("superseded_at is null"),
+    ),
+)
+
+# A reward model's scores of stored responses; `spread` is the standard deviation over an ensemble.
+response_score = Table(
+    "response_score",
+    metadata,
+    Column("response_id", Text, ForeignKey("response.id", ondelete="RESTRICT"), primary_key=True),
+    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
+    Column("score", Double, nullable=False),
+    Column("spread", Double),
 )
 
 snapshot = Table(

@@ -44,6 +44,7 @@ def add_responses(
             "text": each.text,
             "model": each.model,
             "provenance": encode_json(each.provenance),
+            "badges": encode_json(each.badges),
             "run_id": run_id,
             "sample_index": number if run_id else None,
             "created_at": now,
@@ -114,7 +115,7 @@ def get_tasks(tx: Tx, task_ids: Sequence[str]) -> list[Task]:
     heads = {
         row.id: row
         for row in tx.rows(
-            sa.select(task.c.id, task.c.project_id, task.c.prompt_id, prompt.c.messages)
+            sa.select(task.c.id, task.c.project_id, task.c.prompt_id, task.c.arm, prompt.c.messages, prompt.c.facts)
             .join(prompt, task.c.prompt_id == prompt.c.id)
             .where(task.c.id.in_(task_ids))
         )
@@ -138,6 +139,8 @@ def get_tasks(tx: Tx, task_ids: Sequence[str]) -> list[Task]:
             prompt_id=heads[task_id].prompt_id,
             messages=read_messages(heads[task_id].messages),
             responses=tuple(parts[task_id]),
+            facts=heads[task_id].facts,
+            arm=heads[task_id].arm,
         )
         for task_id in task_ids
     ]
@@ -215,6 +218,7 @@ def as_response(row: sa.Row[Any]) -> Response:
         text=row.text,
         model=row.model,
         provenance=json.loads(row.provenance),
+        badges=tuple(json.loads(row.badges)),
     )
 
 

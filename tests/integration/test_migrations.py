@@ -16,19 +16,22 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 import data.migrate
-from data.errors import StoreTooNew, StoreUnavailable
+from data.errors import Conflict, StoreTooNew, StoreUnavailable
+from data.label_settings import LabelSettings
 from data.migrate import current_revision, upgrade
+from data.projects import get_project
 from data.rankings import current_rankings
-from data.records import Project
+from data.records import Detail, Project
 from data.schema import metadata
 from data.store import Store, open_store
+from data.tasks import get_task
 
 # What a later release may have to do: rebuild a table that others refer to. It is the hardest kind on SQLite.
 REBUILDS_PARENTS = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
 
 def upgrade():
     how = "always" if op.get_bind().dialect.name == "sqlite" else "never"
@@ -39,13 +42,14 @@ def upgrade():
 LOSES_ROWS = """
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
 
 def upgrade():
     op.execute("delete from draft")
     op.execute("delete from web_session")
     op.execute("create table half_done (id text)")
 """
+HEAD = "0002"  # the newest revision of this release
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
 
     def release(code: str) -> None:
         shutil.copytree(Path(data.migrate.__file__).with_name("migrations"), folder)
-        (folder / "versions" / "0002_next.py").write_text(code)
+        (folder / "versions" / "9999_next.py").write_text(code.replace("{head}", HEAD))
         config = Config()
         config.set_main_option("script_location", str(folder))
         config.set_main_option("path_separator", "os")
@@ -134,7 +138,7 @@ def test_a_second_start_changes_nothing(store: Store) -> None:
     before = rows_of(store)
     upgrade(store)
     assert rows_of(store) == before
-    assert current_revision(store) == "0001"
+    assert current_revision(store) == HEAD
 
 
 def test_an_upgrade_keeps_every_row_though_parents_are_rebuilt(
@@ -144,7 +148,7 @@ def test_an_upgrade_keeps_every_row_though_parents_are_rebuilt(
     before = rows_of(store)
     next_release(REBUILDS_PARENTS)
     upgrade(store)
-    assert current_revision(store) == "0002"
+    assert current_revision(store) == "9999"
     assert rows_of(store) == before
     with store.read() as tx:
         assert tx.scalar(sa.text("select distinct note from ranking")) == "new"
@@ -155,6 +159,57 @@ def test_an_upgrade_keeps_every_row_though_parents_are_rebuilt(
             tx.execute(sa.text(f"delete from {name}"))
 
 
+FIRST_RELEASE = """
+insert into person (id, name, role, created_at) values ('a', 'Ann', 'annotator', 1.0);
+insert into project (id, name, k, overlap, guidelines, guidelines_version, skip_reasons, max_skips, export_key,
+                     created_at) values ('p', 'old', 2, 1, '', 1, '["no"]', 3, 'k', 1.0);
+insert into prompt (id, project_id, seq, fingerprint, messages, meta, created_at)
+                    values ('q', 'p', 1, 'f', '[{"role": "user", "content": "hi"}]', '{}', 1.0);
+insert into response (id, prompt_id, fingerprint, text, model, provenance, created_at)
+                    values ('r', 'q', 'f', 'one', '', '{}', 1.0), ('s', 'q', 'g', 'two', '', '{}', 1.0);
+insert into task (id, project_id, prompt_id, seq, responses_hash, created_at) values ('t', 'p', 'q', 1, 'h', 1.0);
+insert into task_response (task_id, position, response_id, fingerprint)
+                    values ('t', 0, 'r', 'f'), ('t', 1, 's', 'g');
+insert into slot (id, project_id, task_id, task_seq, slot_no, status, annotator_id)
+                    values ('x', 'p', 't', 1, 1, 'done', 'a');
+insert into ranking (id, task_id, annotator_id, slot_id, submission_key, status, ranks, display_order,
+                     guidelines_version, source, created_at)
+                    values ('k', 't', 'a', 'x', 'key-12345', 'ranked', '[2, 1]', '[0, 1]', 1, 'app', 1.0)
+"""
+
+
+def test_a_store_of_the_first_release_comes_along(store: Store) -> None:
+    old = _store_at(store, "0001")
+    with old.begin() as tx:
+        for statement in FIRST_RELEASE.split(";"):
+            tx.execute(sa.text(statement.replace(":", "\\:")))
+    upgrade(old)
+    assert current_revision(old) == HEAD
+    with old.read() as tx:
+        [(found, prompt_id)] = current_rankings(tx, "p")
+        project, task = get_project(tx, "p"), get_task(tx, found.task_id)
+    assert (found.ranks, found.detail, prompt_id) == ((2, 1), Detail(), "q")
+    assert (project.settings, project.flags) == (LabelSettings(), ())
+    assert ([each.badges for each in task.responses], task.facts, task.arm) == ([(), ()], "", None)
+    with pytest.raises(Conflict), old.begin() as tx:
+        tx.execute(sa.text("update ranking set status = 'nonsense'"))
+    old.close()
+
+
+def _store_at(store: Store, revision: str) -> Store:
+    """A store with nothing in it, as an older release left it."""
+    if store.is_sqlite:
+        assert store.file is not None
+        old = Store(f"sqlite:///{store.file.with_name('old.db')}")
+    else:
+        with store.begin() as tx:
+            tx.execute(sa.text("drop schema public cascade"))
+            tx.execute(sa.text("create schema public"))
+        old = Store(store.url)
+    upgrade(old, revision)
+    return old
+
+
 def test_an_upgrade_of_a_sqlite_store_leaves_a_copy_of_the_old_one(
     sqlite_store: Store, next_release: Callable[[str], None]
 ) -> None:
@@ -163,8 +218,8 @@ def test_an_upgrade_of_a_sqlite_store_leaves_a_copy_of_the_old_one(
     next_release(REBUILDS_PARENTS)
     upgrade(sqlite_store)
     assert sqlite_store.file is not None
-    old = Store(f"sqlite:///{sqlite_store.file.with_name('rankloop.before-0002.db')}")
-    assert current_revision(old) == "0001"
+    old = Store(f"sqlite:///{sqlite_store.file.with_name('rankloop.before-9999.db')}")
+    assert current_revision(old) == HEAD
     assert rows_of(old) == before
     old.close()
 
@@ -178,7 +233,7 @@ def test_a_migration_that_would_lose_rows_is_taken_back_whole(
     with pytest.raises(StoreUnavailable, match=r"would lose data: web_session \(1 rows, then 0\); nothing was changed"):
         upgrade(store)
     assert rows_of(store) == before
-    assert current_revision(store) == "0001"
+    assert current_revision(store) == HEAD
     assert "half_done" not in sa.inspect(store.write_engine).get_table_names()
 
 
@@ -187,7 +242,7 @@ def test_a_store_of_a_newer_release_is_refused_and_left_alone(store: Store) -> N
         tx.execute(sa.text("update alembic_version set version_num = '0099'"))
     with pytest.raises(StoreTooNew) as caught:
         open_store(store.url)
-    assert "its schema is '0099', this program knows up to '0001'" in str(caught.value)
+    assert f"its schema is '0099', this program knows up to '{HEAD}'" in str(caught.value)
     assert "update rankloop" in str(caught.value)
 
 
@@ -217,7 +272,7 @@ def test_several_processes_may_open_a_new_store_at_once(store: Store, tmp_path: 
         found = pool.starmap(_open, [(url, time.time() + 4.0)] * 6)
         pool.close()
         pool.join()
-    assert found == ["0001"] * 6
+    assert found == [HEAD] * 6
 
 
 def test_the_migrations_are_found_where_the_package_lies(monkeypatch: pytest.MonkeyPatch) -> None:
