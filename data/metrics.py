@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from data.engine import Tx
 from data.records import MetricPoint
 from data.runs import owned_update
-from data.schema import run_metric, run_sample
+from data.schema_runs import run_metric, run_sample
 from data.text import dump_json
 
 

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from data.engine import Tx
 from data.errors import Conflict, Fenced, NotFound
 from data.records import Checkpoint, FailureKind, Run, RunEvent, RunKind, RunStatus
-from data.schema import checkpoint, run, run_event
+from data.schema import run
+from data.schema_runs import checkpoint, run_event
 from data.text import clean_text, dump_json
 
 LEASE_S = 60.0

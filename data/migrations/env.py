@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
-from data.schema import metadata
+import data.schema
+import data.schema_runs  # noqa: F401
+from data.columns import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

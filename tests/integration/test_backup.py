@@ -13,9 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from data.backup import backup, problem_of_store
+from data.columns import metadata
 from data.engine import sqlite_module
 from data.errors import StoreUnavailable
-from data.schema import metadata, ranking
+from data.schema import ranking
 from data.store import Store, open_store
 
 

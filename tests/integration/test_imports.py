@@ -13,12 +13,13 @@ import pytest
 import sqlalchemy as sa
 
 import labeling.imports
+from data.columns import metadata
 from data.errors import InvalidInput, NotFound, StoreUnavailable
 from data.projects import project_counts
 from data.prompts import list_prompts, prompt_by_external_id
 from data.rankings import current_rankings
 from data.records import RankingStatus, Split
-from data.schema import metadata, person, prompt
+from data.schema import person, prompt
 from data.store import Store
 from data.tasks import get_tasks, list_task_ids
 from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses

@@ -16,13 +16,13 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 import data.migrate
+from data.columns import metadata
 from data.errors import Conflict, StoreTooNew, StoreUnavailable
 from data.label_settings import LabelSettings
 from data.migrate import current_revision, upgrade
 from data.projects import get_project
 from data.rankings import current_rankings
 from data.records import Detail, Project
-from data.schema import metadata
 from data.store import Store, open_store
 from data.tasks import get_task
 
