@@ -15,15 +15,6 @@ class TaskOrder(StrEnum):
 
     IN_ORDER = "in_order"
     RANDOM = "random"
-    PRIORITY = "priority"
-
-
-class GoldAction(StrEnum):
-    """What happens to an annotator who falls below the gold threshold."""
-
-    NONE = "none"
-    WARN = "warn"
-    PAUSE = "pause"
 
 
 class Hygiene(StrEnum):
@@ -52,7 +43,7 @@ DEFAULT_FLAGS = (
     "Expresses a moral judgement",
 )
 
-_SHOWN, _GIVEN, _CHECKED, _CLEAN = "What annotators answer", "How tasks are given out", "Checks", "Sample hygiene"
+_SHOWN, _GIVEN, _CLEAN = "What annotators answer", "How tasks are given out", "Sample hygiene"
 
 
 def _hygiene(default: Hygiene, what: str) -> Any:
@@ -74,30 +65,6 @@ class LabelSettings:
     )
     ask_rationale: bool = option(False, "offer a field for the reasons behind a ranking", group=_SHOWN)
     task_order: str = option(TaskOrder.IN_ORDER.value, "which task comes next", choices=tuple(TaskOrder), group=_GIVEN)
-    gold_share: float = option(
-        0.05, "about this share of tasks is gold, where there is any left for the annotator", min=0, max=0.5,
-        group=_CHECKED,
-    )  # fmt: skip
-    gold_threshold: float = option(0.6, "least pair agreement with the last gold tasks", min=0, max=1, group=_CHECKED)
-    gold_window: int = option(5, "over how many gold tasks the agreement is taken", unit="tasks", min=2, max=100,
-                              group=_CHECKED)  # fmt: skip
-    gold_action: str = option(
-        GoldAction.WARN.value, "what happens below the threshold", choices=tuple(GoldAction), group=_CHECKED
-    )
-    repeat_share: float = option(
-        0.03, "about this share of tasks comes a second time, unmarked and in another order", min=0, max=0.5,
-        group=_CHECKED,
-    )  # fmt: skip
-    repeat_after: int = option(20, "the first repeat comes after so many rankings", unit="rankings", min=1, max=1000,
-                               group=_CHECKED)  # fmt: skip
-    fastest_reading: float = option(
-        60.0, "a ranking that was read faster than this is marked as hasty", unit="words per second", min=1, max=1000,
-        group=_CHECKED,
-    )  # fmt: skip
-    adjudicate_below: float = option(
-        0.6, "a task goes to a reviewer if its annotators agree on less than this share of pairs", min=0, max=1,
-        group=_CHECKED,
-    )  # fmt: skip
     on_empty: str = _hygiene(Hygiene.DROP, "a response without a visible character")
     on_echo: str = _hygiene(Hygiene.BADGE, "a response that repeats the prompt")
     on_cut: str = _hygiene(Hygiene.BADGE, "a response that stopped at the length limit")

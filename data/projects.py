@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
-from data.label_settings import DEFAULT_FLAGS, LabelSettings, changed_settings, settings_from
+from data.label_settings import DEFAULT_FLAGS, LabelSettings, TaskOrder, changed_settings, settings_from
 from data.records import Project
 from data.schema import project, prompt, ranking, response, slot, task
 from data.text import clean_text
@@ -111,12 +111,15 @@ def set_settings(
 ) -> Project:
     """Change what a project asks of its annotators; what is None stays. Answers that are stored stay as they are.
 
+    Another order of tasks counts from now on: what is open is put in that order.
     Raises NotFound, and InvalidInput for an empty name in a list or no reason to skip.
     """
-    get_project(tx, project_id)
+    before = get_project(tx, project_id)
     values: dict[str, str] = {}
     if settings is not None:
         values["settings"] = json.dumps(changed_settings(settings))
+        if settings.task_order != before.settings.task_order:
+            _redraw_turns(tx, project_id, settings.task_order)
     for name, names in (("flags", flags), ("skip_reasons", skip_reasons)):
         if names is not None:
             cleaned = list(dict.fromkeys(clean_text(each).strip() for each in names))
@@ -126,6 +129,21 @@ def set_settings(
     if values:
         tx.execute(sa.update(project).where(project.c.id == project_id).values(**values))
     return get_project(tx, project_id)
+
+
+def draw_turn(task_order: str) -> float:
+    """The turn of a new task: tasks are handed out by turn, then by number."""
+    return secrets.SystemRandom().random() if task_order == TaskOrder.RANDOM else 0.0
+
+
+def _redraw_turns(tx: Tx, project_id: str, task_order: str) -> None:
+    is_open = (slot.c.project_id == project_id, slot.c.status != "done")
+    if task_order != TaskOrder.RANDOM:
+        tx.execute(sa.update(slot).where(*is_open).values(turn=0.0))
+        return
+    open_tasks = [row.task_id for row in tx.rows(sa.select(slot.c.task_id).where(*is_open).distinct())]
+    for task_id in open_tasks:
+        tx.execute(sa.update(slot).where(*is_open, slot.c.task_id == task_id).values(turn=draw_turn(task_order)))
 
 
 def export_key(tx: Tx, project_id: str) -> str:

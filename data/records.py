@@ -152,10 +152,7 @@ class Response:
 
 @dataclass(frozen=True)
 class Task:
-    """One prompt with its K responses, in their stored order (position 0 to K-1).
-
-    `arm`: how it came to be offered ("random" or the name of what picked it), where a selection was at work.
-    """
+    """One prompt with its K responses, in their stored order (position 0 to K-1)."""
 
     id: str
     project_id: str
@@ -163,7 +160,6 @@ class Task:
     messages: Messages
     responses: tuple[Response, ...]
     facts: str = ""
-    arm: str | None = None
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,6 @@ task = Table(
     Column("seq", Integer, nullable=False),
     Column("responses_hash", Text, nullable=False),
     Column("is_set_aside", Boolean, nullable=False, server_default=false()),
-    Column("arm", Text),
     time("created_at"),
     UniqueConstraint("prompt_id", "responses_hash"),
     UniqueConstraint("project_id", "seq"),
@@ -146,7 +145,7 @@ task_response = Table(
 
 # As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done. Its task's project
 # and number stand here too: the next open slot is then found at once, however many are done. Slots are handed out by
-# their turn, then by number: 0 where the project goes in order, else drawn or set by priority (the lowest first).
+# their turn, then by number: 0 where the project goes in order, else a number that was drawn once for each task.
 slot = Table(
     "slot",
     metadata,
@@ -232,96 +231,6 @@ ranking = Table(
         postgresql_where=text("superseded_at is null and status <> 'skipped'"),
     ),
     Index("ix_ranking_annotator_id_created_at", "annotator_id", "created_at"),
-)
-
-# A task whose right ranking is known. Every annotator may get it, whatever the overlap; nobody is told before.
-gold = Table(
-    "gold",
-    metadata,
-    Column("task_id", Text, ForeignKey("task.id", ondelete="RESTRICT"), primary_key=True),
-    json("ranks"),
-    Column("note", Text, nullable=False, server_default=""),
-    reference("created_by", "person.id", nullable=True),
-    time("created_at"),
-)
-
-# A task shown to its annotator a second time, in another order, to see whether the same ranking comes back. Its answer
-# stands here and never among the rankings.
-repeat = Table(
-    "repeat",
-    metadata,
-    Column("id", Text, primary_key=True),
-    reference("project_id", "project.id"),
-    reference("task_id", "task.id"),
-    reference("annotator_id", "person.id"),
-    reference("ranking_id", "ranking.id"),
-    Column("lease_token", Text, nullable=False, unique=True),
-    json("display_order"),
-    Column("status", Text, nullable=False),
-    Column("submission_key", Text, unique=True),
-    json("ranks", nullable=True),
-    Column("duration_ms", Integer),
-    time("created_at"),
-    time("done_at", nullable=True),
-    UniqueConstraint("task_id", "annotator_id"),
-    CheckConstraint("status in ('open', 'ranked', 'unacceptable', 'skipped')", name="status"),
-    CheckConstraint("(status = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
-    Index("ix_repeat_annotator_id_project_id", "annotator_id", "project_id"),
-)
-
-# An annotator who may not rank in a project for now, and why.
-pause = Table(
-    "pause",
-    metadata,
-    Column("id", Text, primary_key=True),
-    reference("project_id", "project.id"),
-    reference("annotator_id", "person.id"),
-    Column("reason", Text, nullable=False),
-    time("created_at"),
-    time("lifted_at", nullable=True),
-    reference("lifted_by", "person.id", nullable=True),
-    Index(
-        "uq_pause_project_id_annotator_id_current",
-        "project_id",
-        "annotator_id",
-        unique=True,
-        sqlite_where=text("lifted_at is null"),
-        postgresql_where=text("lifted_at is null"),
-    ),
-)
-
-# A reviewer's decision on a task whose annotators disagree. Append-only, as rankings are.
-adjudication = Table(
-    "adjudication",
-    metadata,
-    Column("id", Text, primary_key=True),
-    reference("task_id", "task.id"),
-    reference("reviewer_id", "person.id"),
-    Column("nonce", Text, unique=True),
-    Column("outcome", Text, nullable=False),
-    json("ranks", nullable=True),
-    Column("reason", Text, nullable=False),
-    time("created_at"),
-    time("superseded_at", nullable=True),
-    CheckConstraint("outcome in ('ranked', 'unacceptable', 'unresolved')", name="outcome"),
-    CheckConstraint("(outcome = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
-    Index(
-        "uq_adjudication_task_id_current",
-        "task_id",
-        unique=True,
-        sqlite_where=text("superseded_at is null"),
-        postgresql_where=text("superseded_at is null"),
-    ),
-)
-
-# A reward model's scores of stored responses; `spread` is the standard deviation over an ensemble.
-response_score = Table(
-    "response_score",
-    metadata,
-    Column("response_id", Text, ForeignKey("response.id", ondelete="RESTRICT"), primary_key=True),
-    Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
-    Column("score", Double, nullable=False),
-    Column("spread", Double),
 )
 
 snapshot = Table(

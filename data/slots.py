@@ -48,7 +48,7 @@ def held_assignments(tx: Tx, project_id: str, annotator_id: str) -> list[Assignm
         sa.select(slot)
         .join(task, slot.c.task_id == task.c.id)
         .where(*_held_by(annotator_id, project_id), ~task.c.is_set_aside)
-        .order_by(slot.c.claimed_at, slot.c.task_seq)
+        .order_by(slot.c.claimed_at, slot.c.turn, slot.c.task_seq)
     )
     return _assignments(tx, tx.rows(statement))
 
@@ -102,7 +102,7 @@ def _next_open(tx: Tx, project_id: str, annotator_id: str) -> sa.Row[Any] | None
             ~_answered_by(annotator_id),
             ~held,
         )
-        .order_by(slot.c.task_seq, slot.c.slot_no)
+        .order_by(slot.c.turn, slot.c.task_seq, slot.c.slot_no)
         .limit(1)
     )
     return tx.row(statement.with_for_update(skip_locked=True, key_share=True, of=slot))

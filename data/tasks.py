@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
-from data.projects import MAX_K, MIN_K
+from data.projects import MAX_K, MIN_K, draw_turn, get_project
 from data.prompts import read_messages
 from data.records import NewResponse, Response, Task
 from data.schema import project, prompt, response, slot, task, task_response
@@ -115,7 +115,7 @@ def get_tasks(tx: Tx, task_ids: Sequence[str]) -> list[Task]:
     heads = {
         row.id: row
         for row in tx.rows(
-            sa.select(task.c.id, task.c.project_id, task.c.prompt_id, task.c.arm, prompt.c.messages, prompt.c.facts)
+            sa.select(task.c.id, task.c.project_id, task.c.prompt_id, prompt.c.messages, prompt.c.facts)
             .join(prompt, task.c.prompt_id == prompt.c.id)
             .where(task.c.id.in_(task_ids))
         )
@@ -140,7 +140,6 @@ def get_tasks(tx: Tx, task_ids: Sequence[str]) -> list[Task]:
             messages=read_messages(heads[task_id].messages),
             responses=tuple(parts[task_id]),
             facts=heads[task_id].facts,
-            arm=heads[task_id].arm,
         )
         for task_id in task_ids
     ]
@@ -235,7 +234,16 @@ def _add_slots(tx: Tx, task_id: str, wanted: int) -> None:
         return
     of_task = tx.rows(sa.select(task.c.project_id, task.c.seq).where(task.c.id == task_id))[0]
     same = {"task_id": task_id, "project_id": of_task.project_id, "task_seq": of_task.seq, "status": "free"}
+    same["turn"] = _turn_of(tx, of_task.project_id, task_id)
     tx.execute(sa.insert(slot), [same | {"id": tx.new_id(), "slot_no": n} for n in range(last + 1, wanted + 1)])
+
+
+def _turn_of(tx: Tx, project_id: str, task_id: str) -> float:
+    """The turn of a task's slots: the same for all of them, so that a task's annotators come one after the other."""
+    known = tx.scalar(sa.select(sa.func.min(slot.c.turn)).where(slot.c.task_id == task_id))
+    if known is not None:
+        return float(known)
+    return draw_turn(get_project(tx, project_id).settings.task_order)
 
 
 def _hash(fingerprints: Sequence[str]) -> str:

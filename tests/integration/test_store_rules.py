@@ -54,15 +54,6 @@ def good_rows() -> Rows:
         "created_at": 1.0,
     }  # fmt: skip
     old = ranking | {"id": "k0", "submission_key": "key0", "superseded_at": 2.0}
-    repeat = {
-        "id": "re", "project_id": "pr", "task_id": "t1", "annotator_id": "ann", "ranking_id": "k1",
-        "lease_token": "again", "display_order": "[1, 0]", "status": "ranked", "submission_key": "key9",
-        "ranks": "[1, 2]", "created_at": 1.0,
-    }  # fmt: skip
-    adjudication = {
-        "id": "ad", "task_id": "t1", "reviewer_id": "cat", "nonce": "n-ad", "outcome": "ranked", "ranks": "[1, 2]",
-        "reason": "r", "created_at": 1.0,
-    }  # fmt: skip
     of_run = {"run_id": "ru", "step": 1}
     return {
         "person": people,
@@ -78,11 +69,6 @@ def good_rows() -> Rows:
         "slot": slots,
         "draft": [{"task_id": "t1", "annotator_id": "ann", "body": "{}", "at": 1.0}],
         "ranking": [old, ranking | {"supersedes_id": "k0"}],
-        "gold": [{"task_id": "t1", "ranks": "[1, 2]", "created_by": "bob", "created_at": 1.0}],
-        "repeat": [repeat],
-        "pause": [{"id": "pa", "project_id": "pr", "annotator_id": "ann", "reason": "r", "created_at": 1.0}],
-        "adjudication": [adjudication],
-        "response_score": [{"response_id": "r1", "run_id": "ru", "score": 0.5}],
         "run_event": [{"run_id": "ru", "seq": 1, "at": 1.0, "kind": "queued", "detail": "{}"}],
         "run_metric": [of_run | {"name": "loss", "value": 1.0}],
         "run_sample": [of_run | {"position": 0, "body": "{}"}],
@@ -104,8 +90,6 @@ SLOT = {"id": "x", "slot_no": 3, "annotator_id": None, "status": "free", "lease_
 RANKING = {"id": "x", "submission_key": "x", "supersedes_id": None}
 OF_BOB = RANKING | {"annotator_id": "bob", "slot_id": None}
 PROJECT = {"id": "x", "name": "x", "nonce": None}
-REPEAT = {"id": "x", "task_id": "t2", "lease_token": "x", "submission_key": "x"}
-DECISION = {"id": "x", "task_id": "t2", "nonce": None}
 BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "two people of one name": ("person", {"id": "x", "name": "ann"}),
     "a role that is none": ("person", {"id": "x", "name": "x", "role": "boss"}),
@@ -150,18 +134,6 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "a skip without a reason": ("ranking", OF_BOB | {"ranks": None, "status": "skipped"}),
     "a skip with ranks": ("ranking", OF_BOB | {"status": "skipped", "skip_reason": "r"}),
     "a ranking in no known state": ("ranking", OF_BOB | {"ranks": None, "status": "lost"}),
-    "two right rankings of one task": ("gold", {}),
-    "a task repeated twice for one person": ("repeat", REPEAT | {"task_id": "t1"}),
-    "two repeats of one token": ("repeat", REPEAT | {"lease_token": "again"}),
-    "one submission of two repeats": ("repeat", REPEAT | {"submission_key": "key9"}),
-    "a repeat in no known state": ("repeat", REPEAT | {"status": "lost", "ranks": None}),
-    "an open repeat with ranks": ("repeat", REPEAT | {"status": "open"}),
-    "two pauses of one person": ("pause", {"id": "x"}),
-    "two decisions on one task": ("adjudication", DECISION | {"task_id": "t1"}),
-    "two decisions of one nonce": ("adjudication", DECISION | {"nonce": "n-ad"}),
-    "a decision that is none": ("adjudication", DECISION | {"outcome": "lost", "ranks": None}),
-    "a decided ranking without ranks": ("adjudication", DECISION | {"ranks": None}),
-    "two scores of one run": ("response_score", {}),
     "two events of one number": ("run_event", {}),
     "one metric twice in a step": ("run_metric", {}),
     "two samples in one place": ("run_sample", {}),
@@ -176,9 +148,6 @@ ALLOWED: dict[str, tuple[str, dict[str, object]]] = {
     "one more old version": ("ranking", RANKING | {"superseded_at": 2.0}),
     "a skip": ("ranking", OF_BOB | {"status": "skipped", "ranks": None, "skip_reason": "r"}),
     "no response is acceptable": ("ranking", OF_BOB | {"status": "unacceptable", "ranks": None}),
-    "a repeat of another task": ("repeat", REPEAT),
-    "a pause after another was lifted": ("pause", {"id": "x", "lifted_at": 2.0}),
-    "a decision that was replaced": ("adjudication", DECISION | {"task_id": "t1", "superseded_at": 2.0}),
     "a run without a nonce": ("run", {"id": "x", "nonce": None}),
     "a project of its own": ("project", PROJECT),
 }

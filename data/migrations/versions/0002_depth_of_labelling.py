@@ -1,4 +1,4 @@
-"""the depth of labelling: settings, details of an answer, gold, repeats, pauses, adjudication, scores
+"""the depth of labelling: settings, flags, facts, badges, details of an answer, turns
 
 Revision ID: 0002
 Revises: 0001
@@ -16,114 +16,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table(
-        "pause",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("annotator_id", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("lifted_at", sa.Double(), nullable=True),
-        sa.Column("lifted_by", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["annotator_id"], ["person.id"], name=op.f("fk_pause_annotator_id"), ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["lifted_by"], ["person.id"], name=op.f("fk_pause_lifted_by"), ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["project_id"], ["project.id"], name=op.f("fk_pause_project_id"), ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_pause")),
-    )
-    with op.batch_alter_table("pause", schema=None) as batch_op:
-        batch_op.create_index(
-            "uq_pause_project_id_annotator_id_current",
-            ["project_id", "annotator_id"],
-            unique=True,
-            sqlite_where=sa.text("lifted_at is null"),
-            postgresql_where=sa.text("lifted_at is null"),
-        )
-
-    op.create_table(
-        "adjudication",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("task_id", sa.Text(), nullable=False),
-        sa.Column("reviewer_id", sa.Text(), nullable=False),
-        sa.Column("nonce", sa.Text(), nullable=True),
-        sa.Column("outcome", sa.Text(), nullable=False),
-        sa.Column("ranks", sa.Text(), nullable=True),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("superseded_at", sa.Double(), nullable=True),
-        sa.CheckConstraint("(outcome = 'ranked') = (ranks is not null)", name=op.f("ck_adjudication_ranked_has_ranks")),
-        sa.CheckConstraint("outcome in ('ranked', 'unacceptable', 'unresolved')", name=op.f("ck_adjudication_outcome")),
-        sa.ForeignKeyConstraint(
-            ["reviewer_id"], ["person.id"], name=op.f("fk_adjudication_reviewer_id"), ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["task_id"], ["task.id"], name=op.f("fk_adjudication_task_id"), ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_adjudication")),
-        sa.UniqueConstraint("nonce", name=op.f("uq_adjudication_nonce")),
-    )
-    with op.batch_alter_table("adjudication", schema=None) as batch_op:
-        batch_op.create_index(
-            "uq_adjudication_task_id_current",
-            ["task_id"],
-            unique=True,
-            sqlite_where=sa.text("superseded_at is null"),
-            postgresql_where=sa.text("superseded_at is null"),
-        )
-
-    op.create_table(
-        "gold",
-        sa.Column("task_id", sa.Text(), nullable=False),
-        sa.Column("ranks", sa.Text(), nullable=False),
-        sa.Column("note", sa.Text(), server_default="", nullable=False),
-        sa.Column("created_by", sa.Text(), nullable=True),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["created_by"], ["person.id"], name=op.f("fk_gold_created_by"), ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["task_id"], ["task.id"], name=op.f("fk_gold_task_id"), ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("task_id", name=op.f("pk_gold")),
-    )
-    op.create_table(
-        "response_score",
-        sa.Column("response_id", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("score", sa.Double(), nullable=False),
-        sa.Column("spread", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["response_id"], ["response.id"], name=op.f("fk_response_score_response_id"), ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_response_score_run_id"), ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("response_id", "run_id", name=op.f("pk_response_score")),
-    )
-    op.create_table(
-        "repeat",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("project_id", sa.Text(), nullable=False),
-        sa.Column("task_id", sa.Text(), nullable=False),
-        sa.Column("annotator_id", sa.Text(), nullable=False),
-        sa.Column("ranking_id", sa.Text(), nullable=False),
-        sa.Column("lease_token", sa.Text(), nullable=False),
-        sa.Column("display_order", sa.Text(), nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("submission_key", sa.Text(), nullable=True),
-        sa.Column("ranks", sa.Text(), nullable=True),
-        sa.Column("duration_ms", sa.Integer(), nullable=True),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("done_at", sa.Double(), nullable=True),
-        sa.CheckConstraint("(status = 'ranked') = (ranks is not null)", name=op.f("ck_repeat_ranked_has_ranks")),
-        sa.CheckConstraint("status in ('open', 'ranked', 'unacceptable', 'skipped')", name=op.f("ck_repeat_status")),
-        sa.ForeignKeyConstraint(
-            ["annotator_id"], ["person.id"], name=op.f("fk_repeat_annotator_id"), ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["project_id"], ["project.id"], name=op.f("fk_repeat_project_id"), ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["ranking_id"], ["ranking.id"], name=op.f("fk_repeat_ranking_id"), ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["task_id"], ["task.id"], name=op.f("fk_repeat_task_id"), ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_repeat")),
-        sa.UniqueConstraint("lease_token", name=op.f("uq_repeat_lease_token")),
-        sa.UniqueConstraint("submission_key", name=op.f("uq_repeat_submission_key")),
-        sa.UniqueConstraint("task_id", "annotator_id", name=op.f("uq_repeat_task_id_annotator_id")),
-    )
-    with op.batch_alter_table("repeat", schema=None) as batch_op:
-        batch_op.create_index("ix_repeat_annotator_id_project_id", ["annotator_id", "project_id"], unique=False)
-
     with op.batch_alter_table("project", schema=None) as batch_op:
         batch_op.add_column(sa.Column("flags", sa.Text(), server_default="[]", nullable=False))
         batch_op.add_column(sa.Column("settings", sa.Text(), server_default="{}", nullable=False))
@@ -146,9 +38,6 @@ def upgrade() -> None:
             sqlite_where=sa.text("status <> 'done'"),
             postgresql_where=sa.text("status <> 'done'"),
         )
-
-    with op.batch_alter_table("task", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("arm", sa.Text(), nullable=True))
 
 
 def _ranking() -> None:
