@@ -5,9 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from app.context import PROJECT_KEY, current_project, require, store
+from app.widgets.config_form import config_form
 from app.widgets.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
 from app.widgets.problems import plain
 from app.widgets.words import count
+from data.fields import from_dict, to_dict
+from data.label_settings import LabelSettings
 from data.projects import (
     DEFAULT_GUIDELINES,
     DEFAULT_SKIP_REASONS,
@@ -18,6 +21,7 @@ from data.projects import (
     list_projects,
     project_counts,
     set_guidelines,
+    set_settings,
 )
 from data.records import Project, Role
 
@@ -62,6 +66,8 @@ def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None
             st.caption(f":material/block: {count(counts['tasks_set_aside'], 'task')} set aside after repeated skips")
         with st.container(horizontal=True):
             _lead_on(project, counts, is_current=is_current)
+            if st.button("Settings", icon=":material/tune:", key=f"projects.settings.{project.id}"):
+                _edit_settings(project.id)
             if st.button("Guidelines", icon=":material/edit_note:", key=f"projects.guidelines.{project.id}"):
                 _edit_guidelines(project.id)
 
@@ -122,7 +128,7 @@ def project_form() -> None:
         )
         if not st.form_submit_button("Create project", type="primary", key=f"{FORM}.create.{key}"):
             return
-    lines = tuple(line.strip() for line in (reasons or "").splitlines() if line.strip())
+    lines = _lines(reasons)
     made = None
     with ShownErrors(), store().begin() as tx:
         made = create_project(
@@ -164,6 +170,41 @@ def guidelines_form(project_id: str) -> None:
         changed = set_guidelines(tx, project.id, text or "")
     say_after_rerun(f"Guidelines saved as version {changed.guidelines_version}")
     st.rerun()
+
+
+@st.dialog("Settings for labelling", width="large", icon=":material/tune:")
+def _edit_settings(project_id: str) -> None:
+    settings_form(project_id)
+
+
+def settings_form(project_id: str) -> None:
+    """The form that changes what a project asks of its annotators. What was answered before stays as it is."""
+    require(Role.RESEARCHER)  # a dialog runs without its page
+    with store().read() as tx:
+        project = get_project(tx, project_id)
+    key = f"projects.set.{project.id}"
+    with st.form(key, border=False):
+        values = config_form(LabelSettings, key, initial=to_dict(project.settings))
+        left, right = st.columns(2)
+        flags = left.text_area(
+            "Flags for responses, one a line", "\n".join(project.flags), height=160, key=f"{key}.flags"
+        )
+        reasons = right.text_area(
+            "Reasons to skip, one a line", "\n".join(project.skip_reasons), height=160, key=f"{key}.reasons"
+        )
+        if not st.form_submit_button("Save settings", type="primary", key=f"{key}.save"):
+            return
+    changed = None
+    with ShownErrors(), store().begin() as tx:
+        settings = from_dict(LabelSettings, values)
+        changed = set_settings(tx, project.id, settings=settings, flags=_lines(flags), skip_reasons=_lines(reasons))
+    if changed is not None:
+        say_after_rerun("Settings saved")
+        st.rerun()
+
+
+def _lines(text: str | None) -> tuple[str, ...]:
+    return tuple(line.strip() for line in (text or "").splitlines() if line.strip())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def grouped(config: type, first: Sequence[str], hidden: Collection[str]) -> list
     front = [infos.pop(name) for name in first if name in infos]
     rest = [info for info in infos.values() if not info.group]
     groups = [("", front), ("More", rest)] if front else [("", rest)]
-    groups += [(words, [info for info in infos.values() if info.group == name]) for name, words in GROUP_WORDS.items()]
+    names = dict.fromkeys([*GROUP_WORDS, *(info.group for info in infos.values() if info.group)])
+    groups += [(GROUP_WORDS.get(name, name), [info for info in infos.values() if info.group == name]) for name in names]
     return [(words, members) for words, members in groups if members]
 
 

@@ -258,3 +258,32 @@ def test_long_work_says_on_a_terminal_how_far_it_is(cli: Cli, tmp_path: Path, mo
     assert "exporting: 24 of 24 rows" in drawn
     assert "exporting: 8 of 8 rows" in drawn
     assert drawn.endswith("\r\x1b[K")
+
+
+@pytest.mark.usefixtures("project")
+def test_settings_are_changed_and_shown(cli: Cli, tmp_path: Path) -> None:
+    flags = tmp_path / "flags.txt"
+    flags.write_text("Rude\n\nToo long\n", encoding="utf-8")
+    made = cli.make("project", "set", "Trial", "--set", "ask_quality=true", "task_order=random", "--flags", flags)
+    assert (made["settings"]["ask_quality"], made["settings"]["task_order"]) == (True, "random")
+    assert made["flags"] == ["Rude", "Too long"]
+    again = cli.make("project", "set", "Trial", "--set", "ask_quality=false")
+    assert (again["settings"]["ask_quality"], again["settings"]["task_order"]) == (False, "random")
+    shown = cli("project", "show", "Trial").out
+    assert "settings that differ from the defaults:\n  task_order: random\n" in shown
+    other = cli.make("project", "create", "Other", "--set", "allow_partial=true")
+    assert other["settings"]["allow_partial"] is True
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["Trial"], "nothing to change: give --set"),
+        (["Trial", "--set", "task_order=best"], "task_order = 'best': one of in_order, random is needed"),
+        (["Trial", "--set", "ask_qualty=true"], "did you mean 'ask_quality'?"),
+        (["Trial", "--flags", "no-such-file"], "no-such-file"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(cli: Cli, words: list[str], expected: str) -> None:
+    assert expected in cli.refuse("project", "set", *words)

@@ -12,8 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from data.errors import NotAllowed, NotFound
+from data.label_settings import LabelSettings
 from data.people import disable_person, get_person
-from data.projects import project_counts
+from data.projects import project_counts, set_settings
 from data.rankings import current_rankings, edit_ranking, rankings_of, save_ranking
 from data.records import (
     Assignment,
@@ -619,3 +620,22 @@ def test_a_ranking_saved_twice_in_one_transaction_is_stored_once(store: Store) -
     with store.begin() as tx:
         new = NewRanking(made.id, person.id, "the-key", RankingStatus.RANKED, (1, 2, 3), (0, 1, 2))
         assert [save_ranking(tx, new) for _ in range(2)] == [SubmitOutcome.STORED, SubmitOutcome.REPEATED]
+
+
+def test_tasks_in_random_order_come_in_that_order_for_everybody(store: Store) -> None:
+    project = make.make_project(store, overlap=2)
+    tasks = [make.make_task(store, project, prompt=f"prompt {n}", slots=2).id for n in range(12)]
+    with store.begin() as tx:
+        set_settings(tx, project.id, settings=LabelSettings(task_order="random"))
+        for n in range(12, 14):  # made after the change: they are drawn too
+            tasks.append(make.make_task(tx, project, prompt=f"prompt {n}", slots=2).id)
+    orders = []
+    for person in (make.make_person(store), make.make_person(store)):
+        with store.begin() as tx:
+            orders.append([each.task.id for each in claim_slots(tx, project.id, person.id, 14)])
+    assert sorted(orders[0]) == sorted(tasks)
+    assert orders[0] == orders[1] != tasks  # one order in 14! is that of the tasks
+    with store.begin() as tx:
+        set_settings(tx, project.id, settings=LabelSettings())
+        turns = {row.turn for row in tx.rows(sa.select(slot.c.turn))}
+    assert turns == {0.0}

@@ -9,7 +9,8 @@ from factories import make_person, make_project, make_ranked_project, make_task
 
 from app.context import PROJECT_KEY
 from app.screens.projects import next_step
-from data.projects import list_projects, project_counts
+from data.label_settings import LabelSettings
+from data.projects import get_project, list_projects, project_counts
 from data.records import Role
 from data.store import Store
 
@@ -70,6 +71,36 @@ def test_a_name_that_is_taken_is_said_in_the_form(sqlite_store: Store, run_lines
     _create(app).click().run()
     assert "exists already" in app.error[0].value
     assert app.get_by_key("projects.new.name").value == "Taken"
+
+
+def test_settings_are_changed_in_their_form(sqlite_store: Store, run_lines: Any) -> None:
+    project = make_project(sqlite_store)
+    lines = f"from app.screens.projects import settings_form\nsettings_form({project.id!r})"
+    app = run_lines(make_person(sqlite_store, Role.RESEARCHER), lines)
+    key = f"projects.set.{project.id}"
+    app.get_by_key(f"{key}.ask_quality").set_value(True)
+    app.get_by_key(f"{key}.task_order").set_value("random")
+    app.get_by_key(f"{key}.flags").set_value("Rude\n\n Too long ")
+    app.get_by_key(f"{key}.save").click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        changed = get_project(tx, project.id)
+    assert changed.settings == LabelSettings(ask_quality=True, task_order="random")
+    assert changed.flags == ("Rude", "Too long")
+    assert changed.skip_reasons == project.skip_reasons
+
+
+def test_settings_without_a_reason_to_skip_are_refused_and_change_nothing(sqlite_store: Store, run_lines: Any) -> None:
+    project = make_project(sqlite_store)
+    lines = f"from app.screens.projects import settings_form\nsettings_form({project.id!r})"
+    app = run_lines(make_person(sqlite_store, Role.RESEARCHER), lines)
+    key = f"projects.set.{project.id}"
+    app.get_by_key(f"{key}.ask_quality").set_value(True)
+    app.get_by_key(f"{key}.reasons").set_value("  ")
+    app.get_by_key(f"{key}.save").click().run()
+    assert "there must be a reason to skip" in app.error[0].value
+    with sqlite_store.read() as tx:
+        assert get_project(tx, project.id) == project
 
 
 def test_new_guidelines_are_a_new_version(sqlite_store: Store, run_lines: Any) -> None:
