@@ -41,6 +41,13 @@ GROUP_COLUMNS = pa.schema(
         ("ranks", pa.list_(pa.int32())),
         ("annotator", pa.string()),
         ("weight", pa.float64()),
+        ("unplaced", pa.list_(pa.int32())),
+        ("acceptable", pa.list_(pa.bool_())),
+        ("flags", pa.list_(pa.list_(pa.string()))),
+        ("quality", pa.list_(pa.int32())),
+        ("strength", pa.int32()),
+        ("comment", pa.string()),
+        ("facts", pa.string()),
     ]
 )
 PAIR_COLUMNS = pa.schema(
@@ -62,7 +69,10 @@ PAIR_COLUMNS = pa.schema(
 
 @dataclass(frozen=True)
 class Group:
-    """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie."""
+    """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
+
+    From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    """
 
     ranking_id: str
     task_id: str
@@ -75,6 +85,13 @@ class Group:
     ranks: tuple[int, ...]
     annotator: str
     weight: float
+    unplaced: tuple[int, ...] = ()
+    acceptable: tuple[bool | None, ...] = ()
+    flags: tuple[tuple[str, ...], ...] = ()
+    quality: tuple[int | None, ...] = ()
+    strength: int | None = None
+    comment: str = ""
+    facts: str = ""
 
     def as_row(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in GROUP_COLUMNS.names}
@@ -83,8 +100,9 @@ class Group:
 def group_from_row(row: dict[str, Any]) -> Group:
     """The inverse of `Group.as_row`."""
     fields = dict(row)
-    for name in ("responses", "response_ids", "models", "ranks"):
+    for name in ("responses", "response_ids", "models", "ranks", "unplaced", "acceptable", "quality"):
         fields[name] = tuple(fields[name])
+    fields["flags"] = tuple(tuple(each) for each in fields["flags"])
     fields["split"] = Split(row["split"])
     fields["messages"] = tuple(dict(each) for each in row["messages"])
     return Group(**fields)
@@ -246,7 +264,7 @@ def _n_characters(value: Any) -> int:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(each) for each in value]
     return value.value if isinstance(value, Split) else value
 
 

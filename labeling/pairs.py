@@ -28,6 +28,12 @@ def pairs_from_ranks(ranks: Sequence[int]) -> list[Pair]:
     return pairs
 
 
-def count_ties(ranks: Sequence[int]) -> int:
-    """How many of the C(K, 2) pairs are ties."""
-    return sum(ranks[first] == ranks[second] for first, second in combinations(range(len(ranks)), 2))
+def count_ties(ranks: Sequence[int], unplaced: Sequence[int] = ()) -> int:
+    """How many of the C(K, 2) pairs are ties. Two `unplaced` responses share a rank, but nobody called them equal."""
+    equal = sum(ranks[first] == ranks[second] for first, second in combinations(range(len(ranks)), 2))
+    return equal - count_not_compared(unplaced)
+
+
+def count_not_compared(unplaced: Sequence[int]) -> int:
+    """How many pairs lie within the rest that was placed last in no order."""
+    return len(unplaced) * (len(unplaced) - 1) // 2

@@ -40,11 +40,11 @@ from data.snapshots import (
     write_parquet,
 )
 from data.tasks import get_tasks
-from labeling.pairs import count_ties, pairs_from_ranks
+from labeling.pairs import count_not_compared, count_ties, pairs_from_ranks
 from labeling.ranks import is_all_tied
 from labeling.tables import pair_batches
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _TASKS_AT_ONCE = 500
 OnGroup = Callable[[int], None]
 
@@ -205,9 +205,9 @@ class _Counter:
 
     def __init__(self, n_superseded: int, on_group: OnGroup | None = None) -> None:
         self._on_group = on_group
-        self.left_out = Counter[str](skipped=0, all_tied=0, extra=0)
+        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0)
         self.n_superseded = n_superseded
-        self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, late=0)
+        self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, not_compared=0, late=0)
         self.k = Counter[str]()
         self.prompts: dict[str, Split] = {}
         self.annotators: set[str] = set()
@@ -217,7 +217,8 @@ class _Counter:
         for group in groups:
             pairs = pairs_from_ranks(group.ranks)
             is_eval = group.split is Split.EVAL
-            self.totals.update(groups=1, pairs=len(pairs), ties=count_ties(group.ranks))
+            self.totals.update(groups=1, pairs=len(pairs), ties=count_ties(group.ranks, group.unplaced))
+            self.totals.update(not_compared=count_not_compared(group.unplaced))
             self.totals.update(groups_eval=is_eval, pairs_eval=len(pairs) if is_eval else 0)
             self.k[str(len(group.ranks))] += 1
             self.prompts[group.prompt_id] = group.split
@@ -241,6 +242,7 @@ class _Counter:
             "pairs_train": self.totals["pairs"] - self.totals["pairs_eval"],
             "pairs_eval": self.totals["pairs_eval"],
             "ties": self.totals["ties"],
+            "not_compared": self.totals["not_compared"],
             "prompts": len(self.prompts),
             "prompts_train": len(self.prompts) - n_eval,
             "prompts_eval": n_eval,
@@ -256,6 +258,8 @@ def _usable(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter |
         reason = None
         if ranking.status is RankingStatus.SKIPPED:
             reason = "skipped"
+        elif ranking.status is RankingStatus.UNACCEPTABLE:
+            reason = "unacceptable"
         elif ranking.is_extra and not config.include_extra:
             reason = "extra"
         elif ranking.ranks is None or is_all_tied(ranking.ranks):
@@ -284,6 +288,13 @@ def _groups(tx: Tx, rankings: list[Ranking], used: Counter[str], splits: dict[st
             ranks=ranking.ranks or (),
             annotator=pseudonym(key, ranking.annotator_id),
             weight=1.0 / used[task.prompt_id],
+            unplaced=ranking.detail.unplaced,
+            acceptable=ranking.detail.acceptable,
+            flags=ranking.detail.flags,
+            quality=ranking.detail.quality,
+            strength=ranking.detail.strength,
+            comment=ranking.comment,
+            facts=task.facts,
         )
 
 
@@ -298,7 +309,7 @@ def _write_manifest(
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "snapshot": snapshot_id,
-        "statement": "rank 1 is best; equal ranks are a tie and give no pair",
+        "statement": "rank 1 is best; equal ranks are a tie and give no pair; unplaced: last, in no order",
         "split": "by prompt",
         "weights": "the groups of a prompt share the weight 1; a pair has its group's weight over its number of pairs",
         "config": asdict(config),

@@ -23,6 +23,7 @@ from data.projects import create_project
 from data.prompts import prompt_id_of
 from data.rankings import as_ranking, save_ranking
 from data.records import (
+    Detail,
     NewPrompt,
     NewRanking,
     NewResponse,
@@ -127,18 +128,30 @@ def lease(where: Store | Tx, task: Task, person: Person) -> str:
     return token
 
 
-def make_ranking(where: Store | Tx, task: Task, person: Person, ranks: Sequence[int] | None = None) -> Ranking:
+def make_ranking(
+    where: Store | Tx,
+    task: Task,
+    person: Person,
+    ranks: Sequence[int] | None = None,
+    *,
+    status: RankingStatus | None = None,
+    detail: Detail | None = None,
+    comment: str = "",
+) -> Ranking:
     """The person's ranking of the task under a proper lease; `ranks` None: a skip. Ranks are by stored position."""
+    status = status or (RankingStatus.SKIPPED if ranks is None else RankingStatus.RANKED)
     with _open(where) as tx:
         new = NewRanking(
             task_id=task.id,
             annotator_id=person.id,
             submission_key=secrets.token_hex(8),
-            status=RankingStatus.SKIPPED if ranks is None else RankingStatus.RANKED,
+            status=status,
             ranks=None if ranks is None else tuple(ranks),
             display_order=tuple(_in_order(task)),
             lease_token=lease(tx, task, person),
-            skip_reason="I can't judge this topic" if ranks is None else None,
+            skip_reason="I can't judge this topic" if status is RankingStatus.SKIPPED else None,
+            comment=comment,
+            detail=detail or Detail(),
             duration_ms=1000,
         )
         assert save_ranking(tx, new) is SubmitOutcome.STORED

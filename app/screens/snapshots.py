@@ -35,6 +35,7 @@ KEY = "snapshots"
 MAIN_COUNTS = ("rankings_used", "pairs", "prompts", "annotators", "ties", "prompts_eval", "pairs_eval", "rankings_late")
 LEFT_OUT_WORDS = {
     "skipped": "skipped by the annotator",
+    "unacceptable": "in which no response is acceptable",
     "all_tied": "with all responses tied, so without a pair",
     "extra": "that came after the task had all its annotators",
     "replaced_by_an_edit": "replaced by a later edit",
@@ -126,9 +127,12 @@ def left_out_words(counts: dict[str, Any]) -> str:
 
 
 def sizes_words(counts: dict[str, Any]) -> str:
-    """How many responses the rankings are of."""
+    """How many responses the rankings are of, and how many pairs nobody compared."""
     sizes = counts.get("responses_per_ranking", {})
-    return "; ".join(f"{count(how_many, 'ranking')} of {k} responses" for k, how_many in sizes.items())
+    parts = [f"{count(how_many, 'ranking')} of {k} responses" for k, how_many in sizes.items()]
+    if not_compared := counts.get("not_compared"):
+        parts.append(f"{count(not_compared, 'pair')} within a rest that was left in no order, so not compared")
+    return "; ".join(parts)
 
 
 def _examples(plan: Plan) -> None:

@@ -24,7 +24,7 @@ from data.errors import Conflict, InvalidInput, NotFound
 from data.paths import Home
 from data.people import external_annotator
 from data.rankings import current_rankings, edit_ranking, save_ranking
-from data.records import NewRanking, Project, Ranking, RankingStatus, Snapshot, Split, Task
+from data.records import Detail, NewRanking, Project, Ranking, RankingStatus, Snapshot, Split, Task
 from data.schema import ranking, snapshot
 from data.snapshots import content_hash, get_snapshot, list_snapshots, read_groups, read_parquet
 from data.store import Store
@@ -72,7 +72,9 @@ def mixed_project(store: Store) -> Project:
 def test_every_answer_is_in_or_left_out_with_its_reason(store: Store, home: Home) -> None:
     project = mixed_project(store)
     counts = plan_snapshot(store, project.id, SnapshotConfig()).counts
-    assert counts["left_out"] == {"skipped": 2, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1}
+    assert counts["left_out"] == {
+        "skipped": 2, "unacceptable": 0, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1,
+    }  # fmt: skip
     assert counts["rankings_used"] == 10
     assert counts["rankings_late"] == 1
     with store.read() as tx:
@@ -87,6 +89,23 @@ def test_every_answer_is_in_or_left_out_with_its_reason(store: Store, home: Home
         assert counts[f"{what}_train"] + counts[f"{what}_eval"] == total
     with_extra = plan_snapshot(store, project.id, SnapshotConfig(include_extra=True)).counts
     assert (with_extra["rankings_used"], with_extra["left_out"]["extra"], with_extra["rankings_late"]) == (11, 0, 2)
+
+
+def test_an_unacceptable_answer_is_counted_and_a_rest_gives_no_pair_within_itself(store: Store, home: Home) -> None:
+    project, person = make.make_project(store), make.make_person(store)
+    task = make.make_task(store, project, "a", "b", "c", "d", "e", prompt="p")
+    rest = Detail(unplaced=(0, 3, 4), acceptable=(False, True, None, None, None), strength=2)
+    make.make_ranking(store, task, person, [3, 1, 1, 3, 3], detail=rest, comment="why")
+    make.make_ranking(store, make.make_task(store, project), person, status=RankingStatus.UNACCEPTABLE)
+    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    assert frozen.counts["left_out"]["unacceptable"] == 1
+    # of 10 pairs: 2 placed by 3 left give 6, the two placed are a tie, the three left give 3 that nobody compared
+    assert [frozen.counts[name] for name in ("pairs", "ties", "not_compared")] == [6, 1, 3]
+    pairs = {(each["chosen"], each["rejected"]) for each in pairs_of(home, frozen)}
+    assert pairs == {(best, left) for best in "bc" for left in "ade"}
+    (group,) = read_groups(home.snapshot_folder(frozen.id))
+    assert (group.unplaced, group.acceptable, group.strength) == (rest.unplaced, rest.acceptable, 2)
+    assert (group.comment, group.flags, group.quality) == ("why", (), ())
 
 
 def test_the_plan_says_exactly_what_the_snapshot_then_holds(store: Store, home: Home) -> None:
@@ -184,6 +203,8 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
         {"split": Split.EVAL if first.split is Split.TRAIN else Split.TRAIN}, {"ranks": (1, 3, 2)},
         {"messages": ({"role": "user", "content": "x"},)}, {"models": ("x", *first.models[1:])},
         {"responses": ("x", *first.responses[1:])}, {"response_ids": ("x", *first.response_ids[1:])},
+        {"unplaced": (1, 2)}, {"acceptable": (True, None, False)}, {"flags": (("x",), (), ())}, {"strength": 2},
+        {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"},
     ]  # fmt: skip
     assert {name for each in changed for name in each} == set(first.as_row())
     hashes = {content_hash([replace(first, **each), *groups[1:]]) for each in changed}

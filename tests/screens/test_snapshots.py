@@ -10,7 +10,7 @@ from hostile import HOSTILE, markdown_of
 
 from app.screens.snapshots import left_out_words
 from data.paths import Home
-from data.records import Role
+from data.records import Detail, RankingStatus, Role
 from data.snapshots import list_snapshots
 from data.store import Store
 
@@ -43,6 +43,17 @@ def test_the_dry_run_counts_what_is_kept_and_what_is_left_out(sqlite_store: Stor
     )
     with sqlite_store.read() as tx:
         assert not list_snapshots(tx)
+
+
+def test_unacceptable_answers_and_unordered_rests_have_their_own_words(sqlite_store: Store, open_app: Any) -> None:
+    project, ann = make_ranked_project(sqlite_store, n_prompts=2, k=3), make_person(sqlite_store)
+    make_ranking(sqlite_store, make_task(sqlite_store, project), ann, (1, 2, 2), detail=Detail(unplaced=(1, 2)))
+    make_ranking(sqlite_store, make_task(sqlite_store, project), ann, status=RankingStatus.UNACCEPTABLE)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "snapshots")
+    assert {metric.label: metric.value for metric in app.metric}["Ties"] == "0"
+    assert app.warning[0].value == "Rankings left out: 1 in which no response is acceptable."
+    words = "3 rankings of 3 responses; 1 pair within a rest that was left in no order, so not compared"
+    assert words in [each.value for each in app.caption]
 
 
 def test_a_click_freezes_and_a_second_one_does_not(sqlite_store: Store, home: Home, open_app: Any) -> None:
