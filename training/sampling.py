@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from data.errors import InvalidInput
+from data.hygiene import dropped_for, findings, screen
+from data.label_settings import LabelSettings
 from data.projects import get_project
 from data.prompts import list_prompts
-from data.records import NewResponse, Prompt, Split
+from data.records import NewResponse, Project, Prompt, Split
 from data.runs import owned_update
 from data.tasks import add_responses, add_task, sampled_prompts
 from data.text import text_fingerprint
@@ -103,7 +105,7 @@ def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.versions(versions(machine))
     project_id = reporter.run.project_id or ""
     with reporter.store.read() as tx:
-        slots = get_project(tx, project_id).overlap
+        project = get_project(tx, project_id)
         done = sampled_prompts(tx, reporter.run.id)
     wanted = wanted_prompts(reporter, project_id, config, done)
     if not wanted and not done:
@@ -116,9 +118,11 @@ def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.step(len(done), total)
     for start in range(0, len(wanted), config.batch_size):
         reporter.raise_if_stopping()
-        _sample_batch(sampler, wanted[start : start + config.batch_size], slots, counts)
+        _sample_batch(sampler, wanted[start : start + config.batch_size], project, counts)
         n_done = len(done) + min(start + config.batch_size, len(wanted))
         reporter.step(n_done, total, _metrics(counts, config.k))
+    if any(_is_finding(name) for name in counts):
+        reporter.event("sample_hygiene", **{name: number for name, number in counts.items() if _is_finding(name)})
     if counts["doubles"]:
         reporter.event("doubles_left_out", n=counts["doubles"], reason="equal but for white space, after resampling")
     return dict(counts) | {"model": source.name, "revision": source.revision}
@@ -128,8 +132,13 @@ def counts_so_far(reporter: Reporter, done: set[str]) -> Counter[str]:
     """What an earlier attempt stored along with its responses; skipped prompts are looked at again, so not counted."""
     counts = Counter[str](dict.fromkeys(COUNTED, 0))
     if done:
-        counts.update({name: int(reporter.run.result.get(name, 0)) for name in COUNTED if name != "skipped_prompts"})
+        known = {name: number for name, number in reporter.run.result.items() if name in COUNTED or _is_finding(name)}
+        counts.update({name: int(number) for name, number in known.items() if name != "skipped_prompts"})
     return counts
+
+
+def _is_finding(name: str) -> bool:
+    return name.startswith(("dropped_", "badge_"))
 
 
 def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, done: set[str]) -> list[Prompt]:
@@ -147,7 +156,7 @@ def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, do
     return found[: max(0, config.limit - len(done))] if config.limit else found
 
 
-def _sample_batch(sampler: Sampler, prompts: list[Prompt], slots: int, counts: Counter[str]) -> None:
+def _sample_batch(sampler: Sampler, prompts: list[Prompt], project: Project, counts: Counter[str]) -> None:
     """Draw for a batch of prompts and store the result in one transaction."""
     usable: list[tuple[Prompt, list[int]]] = []
     for prompt in prompts:
@@ -167,8 +176,8 @@ def _sample_batch(sampler: Sampler, prompts: list[Prompt], slots: int, counts: C
     for (prompt, _, place), each in zip(places, drawn, strict=True):
         candidates[prompt.id].append(Candidate(place, 0, each, sampler.encoder.decode(each.ids)))
     for attempt in range(1, config.max_resamples + 1):
-        _draw_again(sampler, usable, candidates, attempt, counts)
-    _store(sampler, usable, candidates, slots, counts)
+        _draw_again(sampler, usable, candidates, attempt, project.settings, counts)
+    _store(sampler, usable, candidates, project, counts)
 
 
 def _draw_again(
@@ -176,10 +185,15 @@ def _draw_again(
     usable: list[tuple[Prompt, list[int]]],
     candidates: dict[str, list[Candidate]],
     attempt: int,
+    settings: LabelSettings,
     counts: Counter[str],
 ) -> None:
-    """Draw anew for every place whose text is empty or stands at an earlier place already."""
-    again = [(prompt, ids, spare) for prompt, ids in usable for spare in _repeated(candidates[prompt.id])]
+    """Draw anew for every place whose text the project drops, or which stands at an earlier place already."""
+    again = [
+        (prompt, ids, candidates[prompt.id][place])
+        for prompt, ids in usable
+        for place in _spare(prompt, candidates[prompt.id], settings)
+    ]
     if not again:
         return
     keys = [_key(prompt, spare.place, attempt) for prompt, _, spare in again]
@@ -190,31 +204,37 @@ def _draw_again(
         candidates[prompt.id][spare.place] = fresh
 
 
-def _repeated(candidates: list[Candidate]) -> list[Candidate]:
+def _spare(prompt: Prompt, candidates: list[Candidate], settings: LabelSettings) -> dict[int, str]:
+    """The places whose text is not to be offered, with the reason: `doubles`, or `dropped_...` by the project."""
+    reasons = [candidate.drawn.finish_reason for candidate in candidates]
+    found = findings(prompt.messages, [candidate.text for candidate in candidates], reasons)
     seen: set[str] = set()
-    repeated = []
-    for candidate in candidates:
+    spare = {}
+    for candidate, problems in zip(candidates, found, strict=True):
         fingerprint = text_fingerprint(candidate.text)
-        if fingerprint in seen or not candidate.text.strip():
-            repeated.append(candidate)
+        reason = dropped_for(problems, settings)
+        if reason is not None:
+            spare[candidate.place] = f"dropped_{reason}"
+        elif fingerprint in seen:
+            spare[candidate.place] = "doubles"
         seen.add(fingerprint)
-    return repeated
+    return spare
 
 
 def _store(
     sampler: Sampler,
     usable: list[tuple[Prompt, list[int]]],
     candidates: dict[str, list[Candidate]],
-    slots: int,
+    project: Project,
     counts: Counter[str],
 ) -> None:
     reporter, config = sampler.reporter, sampler.config
     with reporter.store.begin() as tx:
         owned_update(tx, reporter.run.id, reporter.run.epoch)
         for prompt, ids in usable:
-            spare = {candidate.place for candidate in _repeated(candidates[prompt.id])}
+            spare = _spare(prompt, candidates[prompt.id], project.settings)
             kept = [candidate for candidate in candidates[prompt.id] if candidate.place not in spare]
-            counts["doubles"] += len(spare)
+            counts.update(spare.values())
             if config.make_tasks and len(kept) < 2:
                 kept = candidates[prompt.id][:1]
             responses = [
@@ -222,7 +242,12 @@ def _store(
                 for each in (kept if config.make_tasks else candidates[prompt.id])
             ]
             if config.make_tasks and len(responses) >= 2:
-                made = add_task(tx, prompt.project_id, prompt.id, responses, slots=slots, run_id=reporter.run.id)
+                responses, found = screen(prompt.messages, responses, project.settings)
+                counts.update(found)
+            if config.make_tasks and len(responses) >= 2:
+                made = add_task(
+                    tx, prompt.project_id, prompt.id, responses, slots=project.overlap, run_id=reporter.run.id
+                )
                 counts["tasks"] += made.is_new
             else:
                 add_responses(tx, prompt.id, responses, run_id=reporter.run.id)

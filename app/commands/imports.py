@@ -60,7 +60,7 @@ def import_file(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def _outcome(report: ImportReport, project_id: str) -> Outcome:
     verb = "would import" if report.dry_run else "imported"
-    counts = ", ".join(f"{number:,} {name}" for name, number in report.counts.items())
+    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in report.counts.items())
     lines = [f"{verb} from {report.file}: {report.n_rows:,} rows, {counts}, {report.n_problems:,} refused"]
     lines += [f"  line {problem.line}: {problem.message}" for problem in report.problems]
     if report.n_problems > len(report.problems):

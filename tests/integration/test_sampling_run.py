@@ -16,7 +16,8 @@ from tiny import END, STRICT_TEMPLATE, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 import training.sampling
-from data.projects import create_project
+from data.label_settings import LabelSettings
+from data.projects import create_project, set_settings
 from data.prompts import add_prompts, list_prompts
 from data.records import FailureKind, NewPrompt, Project, Response, Run, RunKind, RunStatus, Split, Task
 from data.runs import resume_run
@@ -104,6 +105,25 @@ def test_every_prompt_gets_a_task_of_k_distinct_responses(finished: Run, rig: Ri
     ended = sum(each.provenance["finish_reason"] == "eos" for task in tasks for each in task.responses)
     assert 0 < counts["ended"] == ended < 32
     assert (finished.step, finished.total_steps) == (8, 8)
+
+
+def test_what_the_project_drops_is_drawn_again_then_left_out_and_counted(rig: Rig) -> None:
+    """The model ends some of its responses; the project does not want those that stopped at the limit."""
+    project = new_project(rig, *(f"question {n}" for n in range(7)))
+    words = {"max_new_tokens": 24, "max_resamples": 2}
+    plain = rig.here(queued(rig, new_project(rig, *(f"question {n}" for n in range(7))), **words))
+    with rig.store.begin() as tx:
+        set_settings(tx, project.id, settings=LabelSettings(on_cut="drop"))
+    run = rig.here(queued(rig, project, **words))
+    offered = [each for task in tasks_of(rig, project) for each in task.responses]
+    counts = run.result
+    assert {each.provenance["finish_reason"] for each in offered} == {"eos"}
+    assert counts["resampled"] > 0
+    assert counts["dropped_cut"] > 0
+    assert counts["ended"] == 28 - counts["dropped_cut"] - counts["doubles"]
+    assert counts["tasks"] + counts["prompts_without_task"] == 7
+    assert (plain.result["badge_cut"], plain.result.get("dropped_cut")) == (28 - plain.result["ended"], None)
+    assert rig.events(run, "sample_hygiene")[0].detail["dropped_cut"] == counts["dropped_cut"]
 
 
 def test_a_response_says_how_it_can_be_drawn_again(finished: Run, rig: Rig, project: Project) -> None:
