@@ -2,8 +2,8 @@
 
 trl       prompt, chosen, rejected as texts (Human/Assistant turns, after Anthropic's HH)
 trl-chat  prompt, chosen, rejected as message lists: what TRL recommends for chat models
-kwise     prompt (messages), responses, ranks: whole rankings
-unpaired  prompt, completion (messages), label: first ranks are true, last ranks false, the rest is left out
+kwise     prompt (messages), responses, ranks: whole rankings, with all that was said beside the ranks
+unpaired  prompt, completion (messages), label: as called acceptable or not; else first ranks true, last ranks false
 openrlhf  JSON lines with message lists under prompt, chosen, rejected
 
 One file for each side of the split that has rows: `datasets` can't load a file without any.
@@ -27,14 +27,24 @@ from data.disk import sync_file, sync_folder
 from data.errors import Conflict, InvalidInput
 from data.paths import Home
 from data.records import Snapshot, Split
-from data.snapshots import GROUPS, MANIFEST, MESSAGE_LIST, PAIRS, TableWriter, file_hash, group_from_row, read_batches
-from labeling.tables import chat_pairs, kwise_rows, text_pairs, unpaired_rows
+from data.snapshots import (
+    GROUP_COLUMNS,
+    GROUPS,
+    MANIFEST,
+    MESSAGE_LIST,
+    PAIRS,
+    TableWriter,
+    file_hash,
+    group_from_row,
+    read_batches,
+)
+from labeling.tables import KWISE_NAMES, chat_pairs, kwise_rows, text_pairs, unpaired_rows
 
-EXPORT_VERSION = 1
+EXPORT_VERSION = 2
 Columns = dict[str, pa.Array]
 OnRow = Callable[[int, int], None]
 
-_TEXT, _LIST = pa.string(), pa.list_(pa.string())
+_TEXT = pa.string()
 _ROW_IDS = {"prompt_id": _TEXT, "ranking_id": _TEXT, "weight": pa.float64()}
 _PAIR_IDS = _ROW_IDS | {"chosen_id": _TEXT, "rejected_id": _TEXT, "rank_distance": pa.int32()}
 _GROUP_IDS = _ROW_IDS | {"annotator": _TEXT}
@@ -190,16 +200,17 @@ FORMATS = {
     "kwise": Format(
         GROUPS,
         lambda groups, _left_out: (kwise_rows(groups), groups),
-        {"prompt": MESSAGE_LIST, "responses": _LIST, "ranks": pa.list_(pa.int32())},
+        {"prompt": MESSAGE_LIST, "status": _TEXT} | {name: GROUP_COLUMNS.field(name).type for name in KWISE_NAMES},
         _GROUP_IDS,
-        "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4); annotator is a pseudonym",
+        "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4); unplaced: places (from 0) with the last "
+        "rank, in no order; no model may see facts or comment; annotator is a pseudonym",
     ),
     "unpaired": Format(
         GROUPS,
         _unpaired,
         {"prompt": MESSAGE_LIST, "completion": MESSAGE_LIST, "label": pa.bool_()},
         _ROW_IDS,
-        "label true: ranked first (ties included); false: ranked last",
+        "label true: acceptable, or ranked first (ties included); false: unacceptable, or ranked last",
     ),
     "openrlhf": Format(
         PAIRS,

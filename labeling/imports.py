@@ -10,18 +10,19 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from data.errors import InvalidInput, ProjectError
 from data.files import Problem, read_rows
+from data.hygiene import BADGES, screen
 from data.people import external_annotator
-from data.projects import get_project
-from data.prompts import add_prompts, known_fingerprints, prompt_by_external_id, prompt_id_of
+from data.projects import MIN_K, get_project
+from data.prompts import add_prompts, get_prompt, known_fingerprints, prompt_by_external_id, prompt_id_of
 from data.rankings import save_ranking
-from data.records import NewPrompt, NewRanking, RankingStatus, SubmitOutcome
+from data.records import Detail, NewPrompt, NewRanking, RankingStatus, SubmitOutcome
 from data.store import Store, Tx
 from data.tasks import add_task
 from data.text import messages_fingerprint, text_fingerprint
@@ -32,6 +33,11 @@ from labeling.readers import READERS
 ROWS_PER_TRANSACTION = 500
 PROMPTS_PER_TRANSACTION = 2000
 MAX_PROBLEMS_SHOWN = 50
+_COUNTED_AS = {
+    RankingStatus.RANKED: "rankings",
+    RankingStatus.UNACCEPTABLE: "unacceptable",
+    RankingStatus.SKIPPED: "skips",
+}
 _NumberedRow = tuple[int, dict[str, Any]]
 _ROW_ERRORS = (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 OnRow = Callable[[int], None]
@@ -150,7 +156,7 @@ def import_rankings(
     """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
 
     Counts: `rankings`, `skips`, `known` (just this answer of this annotator is there), `doubles` (equal texts in a
-    row), and where there are any `rows_without_ranking` and `flags_left_out` (rankings whose flags have no place here).
+    row), and where there are any `unacceptable` (answers that no response is acceptable) and `rows_without_ranking`.
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
@@ -186,10 +192,18 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
         prompt_id = prompt_by_external_id(tx, project_id, str(row["prompt_id"]))
     else:
         prompt_id = prompt_id_of(tx, project_id, parse_prompt(row, own_fields=RESPONSES_ROW))
-    made = add_task(tx, project_id, prompt_id, responses, slots=overlap)
+    settings = get_project(tx, project_id).settings
+    offered, found = screen(get_prompt(tx, prompt_id).messages, responses, settings)
+    dropped = [BADGES[name.removeprefix("dropped_")] for name in found if name.startswith("dropped_")]
+    if dropped and len(offered) < MIN_K:
+        raise InvalidInput(
+            f"fewer than {MIN_K} responses are left without what the project drops: {', '.join(dropped)}"
+        )
+    counts.update(found)
+    made = add_task(tx, project_id, prompt_id, offered, slots=overlap)
     doubles = sum(position is None for position in made.positions)
     counts["tasks" if made.is_new else "known"] += 1
-    counts["responses"] += len(responses) - doubles if made.is_new else 0
+    counts["responses"] += len(offered) - doubles if made.is_new else 0
     counts["doubles"] += doubles
 
 
@@ -203,16 +217,19 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter
         by_position = {made.positions[place]: parsed.ranks[place] for place in kept}
         ranks = closed_up([by_position[position] for position in range(len(kept))])
     annotator_id = external_annotator(tx, project_id, parsed.annotator)
-    key = hashlib.sha256(json.dumps([made.task_id, annotator_id, ranks]).encode()).hexdigest()[:40]
+    detail = _by_position(parsed.detail, made.positions)
+    answer = [made.task_id, annotator_id, parsed.status, ranks, asdict(detail)]
+    key = hashlib.sha256(json.dumps(answer).encode()).hexdigest()[:40]
     new = NewRanking(
         task_id=made.task_id,
         annotator_id=annotator_id,
         submission_key=f"import-{key}",
-        status=RankingStatus.RANKED if ranks else RankingStatus.SKIPPED,
+        status=parsed.status,
         ranks=ranks,
         display_order=tuple(range(len(kept))),
-        skip_reason=None if ranks else parsed.skip_reason,
+        skip_reason=parsed.skip_reason,
         comment=parsed.comment,
+        detail=detail,
         duration_ms=parsed.duration_ms,
         source="import",
     )
@@ -223,9 +240,21 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter
             "people need different names under 'annotator'"
         )
     is_new = outcome is SubmitOutcome.STORED
-    counts[("rankings" if ranks else "skips") if is_new else "known"] += 1
+    counts[_COUNTED_AS[parsed.status] if is_new else "known"] += 1
     counts["doubles"] += len(parsed.responses) - len(kept)
-    counts["flags_left_out"] += is_new and parsed.has_flags
+
+
+def _by_position(detail: Detail, positions: Sequence[int | None]) -> Detail:
+    """What a row says by its places, by the stored positions of its responses; of equal texts the first one counts."""
+    place_of = {position: place for place, position in enumerate(positions) if position is not None}
+    order = [place_of[position] for position in range(len(place_of))]
+    return Detail(
+        unplaced=tuple(position for position, place in enumerate(order) if place in detail.unplaced),
+        acceptable=tuple(detail.acceptable[place] for place in order if detail.acceptable),
+        flags=tuple(detail.flags[place] for place in order if detail.flags),
+        quality=tuple(detail.quality[place] for place in order if detail.quality),
+        strength=detail.strength,
+    )
 
 
 def _refuse_contradiction(parsed: ParsedRanking) -> None:

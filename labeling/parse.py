@@ -3,6 +3,8 @@
 prompt    {"id"?, "prompt": "text" | "messages": [{"role", "content"}...], "split"?, "meta"?}
 responses {"prompt_id" | "prompt" | "messages", "responses": ["text", ...] | [{"text", "model"?, "meta"?}...]}
 ranking   {"prompt" | "messages", "responses": [...], "ranks": [1, 2, 2, 4], "annotator"?, "status"?, ...}
+
+Each may have "facts": what annotators see beside the prompt.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from data.errors import InvalidInput
 from data.projects import MAX_K, MIN_K
-from data.records import Messages, NewPrompt, NewResponse, Split
+from data.records import Detail, Messages, NewPrompt, NewResponse, RankingStatus, Split
 from data.text import clean_text, clean_value, text_fingerprint
 from labeling.ranks import competition_ranks
 
@@ -22,25 +24,27 @@ ROLES = ("system", "user", "assistant")
 PROMPT_FIELDS = ("prompt", "messages", "instruction", "question", "text")
 MAX_TEXT_LENGTH = 1_000_000
 _SPLITS = (None, "", *Split)
-PROMPT_ROW = frozenset({"id", "split", "meta"})
+PROMPT_ROW = frozenset({"id", "split", "meta", "facts"})
 RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
 RANKING_ROW = RESPONSES_ROW | {
-    "ranks", "annotator", "status", "flags", "duration_ms", "skip_reason", "comment"
+    "ranks", "annotator", "status", "unplaced", "acceptable", "flags", "quality", "strength", "duration_ms",
+    "skip_reason", "comment",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ParsedRanking:
-    """A finished ranking from a file. `ranks` is None for a skipped one; `has_flags`: it had flags (not kept)."""
+    """A finished answer from a file. `ranks` is None unless it is ranked; the detail goes by places in the row."""
 
     prompt: NewPrompt
     responses: tuple[NewResponse, ...]
+    status: RankingStatus
     ranks: tuple[int, ...] | None
     annotator: str
     skip_reason: str | None
     comment: str
     duration_ms: int | None
-    has_flags: bool = False
+    detail: Detail
 
 
 def parse_prompt(
@@ -64,6 +68,7 @@ def parse_prompt(
         split=Split(split) if split else None,
         external_id=None if named is None else clean_text(str(row[named])),
         meta=_object(row.get("meta"), "meta") | (clean_value(unknown) if unknown else {}),
+        facts=_facts(row.get("facts")),
     )
 
 
@@ -116,21 +121,29 @@ def parse_rankable(row: dict[str, Any]) -> tuple[NewResponse, ...]:
 
 
 def parse_ranking(row: dict[str, Any]) -> ParsedRanking:
-    """Read a finished ranking. Dense and competition ranks are accepted. Raises InvalidInput."""
+    """Read a finished answer. Dense and competition ranks are accepted. Raises InvalidInput."""
     prompt, responses = parse_prompt(row, own_fields=RANKING_ROW), parse_rankable(row)
-    status = row.get("status") or "ranked"
-    if status not in ("ranked", "skipped"):
-        raise InvalidInput(f"status {status!r}: only 'ranked' or 'skipped' is allowed")
+    status, allowed = row.get("status") or RankingStatus.RANKED.value, [each.value for each in RankingStatus]
+    if status not in allowed:
+        raise InvalidInput(f"status {status!r}: one of {', '.join(allowed)} is needed")
+    ranks = _ranks(row.get("ranks"), len(responses)) if status == RankingStatus.RANKED else None
     return ParsedRanking(
         prompt=prompt,
         responses=responses,
-        ranks=_ranks(row.get("ranks"), len(responses)) if status == "ranked" else None,
+        status=RankingStatus(status),
+        ranks=ranks,
         annotator=str(row.get("annotator") or ""),
-        skip_reason=_skip_reason(row) if status == "skipped" else None,
+        skip_reason=_skip_reason(row) if status == RankingStatus.SKIPPED else None,
         comment=clean_text(str(row.get("comment") or "")),
         duration_ms=_duration(row.get("duration_ms")),
-        has_flags=any(_structure(row.get("flags")) or []),
+        detail=_detail(row, ranks, len(responses)),
     )
+
+
+def _facts(value: Any) -> str:
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"facts is {type(value).__name__}; a text is needed")
+    return _text(value, "facts", may_be_empty=True) if value else ""
 
 
 def _skip_reason(row: dict[str, Any]) -> str:
@@ -143,6 +156,53 @@ def _ranks(value: Any, n: int) -> tuple[int, ...]:
         found = f"{len(given)} ranks" if isinstance(given, list) else "no 'ranks'"
         raise InvalidInput(f"{found} for {n} responses; one rank for each response is needed")
     return competition_ranks([_whole(rank) for rank in given])
+
+
+def _detail(row: dict[str, Any], ranks: tuple[int, ...] | None, n: int) -> Detail:
+    """What was said beside the ranks. Raises InvalidInput."""
+    strength = _whole(row.get("strength"))
+    if strength not in (None, "") and (ranks is None or type(strength) is not int or not 1 <= strength <= 4):
+        raise InvalidInput(f"strength {strength!r}: a number from 1 to 4 is needed, beside ranks")
+    acceptable = _list_of(row, "acceptable", n)
+    if any(each is not None and type(each) is not bool for each in acceptable):
+        raise InvalidInput(f"acceptable {list(acceptable)}: true, false or null is needed for each response")
+    quality = tuple(_whole(each) for each in _list_of(row, "quality", n))
+    if any(each is not None and (type(each) is not int or not 1 <= each <= 7) for each in quality):
+        raise InvalidInput(f"quality {list(quality)}: a number from 1 to 7, or null, is needed for each response")
+    flags = _list_of(row, "flags", n)
+    if any(not isinstance(names, list) or any(not isinstance(name, str) for name in names) for names in flags):
+        raise InvalidInput(f"flags {list(flags)!r:.200}: a list of names is needed for each response")
+    return Detail(
+        unplaced=_unplaced(row.get("unplaced"), ranks),
+        acceptable=acceptable,
+        flags=tuple(tuple(clean_text(name) for name in names) for names in flags),
+        quality=quality,
+        strength=strength if type(strength) is int else None,
+    )
+
+
+def _list_of(row: dict[str, Any], name: str, n: int) -> tuple[Any, ...]:
+    """A list with one value for each response; none if nothing was said."""
+    given = _structure(row.get(name))
+    if given in (None, "", []):
+        return ()
+    if not isinstance(given, list) or len(given) != n:
+        raise InvalidInput(f"{name} {given!r:.200}: a list of {n} is needed, one value for each response")
+    return tuple(given)
+
+
+def _unplaced(value: Any, ranks: tuple[int, ...] | None) -> tuple[int, ...]:
+    given = _structure(value)
+    if given in (None, "", []):
+        return ()
+    places = [_whole(place) for place in given] if isinstance(given, list) else []
+    last = [place for place, rank in enumerate(ranks or ()) if rank == max(ranks or ())]
+    if any(type(place) is not int for place in places) or sorted(places) != last or len(last) == len(ranks or ()):
+        raise InvalidInput(
+            f"unplaced {given!r:.200}: the places (from 0) of all responses with the last rank are needed, "
+            f"here {last}, and others that rank above them"
+        )
+    return tuple(sorted(places))
 
 
 def _duration(value: Any) -> int | None:

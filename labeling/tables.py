@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.records import Messages
+from data.records import Messages, RankingStatus
 from data.snapshots import MESSAGE_LIST, PAIR_COLUMNS
 from labeling.pairs import Pair, pairs_from_ranks
 
+KWISE_NAMES = (
+    "responses", "ranks", "unplaced", "acceptable", "flags", "quality", "strength", "comment", "facts",
+)  # fmt: skip
 _MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
 
 
@@ -65,18 +68,25 @@ def chat_pairs(pairs: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def kwise_rows(groups: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Whole rankings."""
-    return {"prompt": groups["messages"], "responses": groups["responses"], "ranks": groups["ranks"]}
+    """Whole rankings, with what was said beside the ranks."""
+    status = pa.array([RankingStatus.RANKED.value] * groups.num_rows, pa.string())
+    return {"prompt": groups["messages"], "status": status} | {name: groups[name] for name in KWISE_NAMES}
 
 
 def unpaired_rows(groups: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array, int]:
-    """First ranks as true, last ranks as false; also each row's group, and how many responses between are left out."""
+    """Responses as true or false; also each row's group, and how many responses are left out.
+
+    What the annotator called acceptable is true, what they called unacceptable is false; where nothing was said, the
+    first rank is true, the last one false, and what lies between is left out.
+    """
     kept, labels, places, start = [], [], [], 0
-    for place, ranks in enumerate(groups["ranks"].to_pylist()):
+    columns = (groups["ranks"].to_pylist(), groups["acceptable"].to_pylist())
+    for place, (ranks, acceptable) in enumerate(zip(*columns, strict=True)):
         for number, rank in enumerate(ranks):
-            if rank in (1, max(ranks)):
+            said = acceptable[number] if acceptable else None
+            if said is not None or rank in (1, max(ranks)):
                 kept.append(start + number)
-                labels.append(rank == 1)
+                labels.append(rank == 1 if said is None else said)
                 places.append(place)
         start += len(ranks)
     rows = {

@@ -15,6 +15,7 @@ from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
 from app.widgets.problems import plain
 from app.widgets.words import count
 from data.files import SUFFIXES, Row, read_rows
+from data.hygiene import BADGES
 from data.ids import new_id
 from data.records import Project
 from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
@@ -58,7 +59,9 @@ COUNT_WORDS = {
     "doubles": "Doubles left out",
     "repaired": "Rows with broken characters",
     "rows_without_ranking": "Rows without a ranking",
-    "flags_left_out": "Rankings whose flags were left out",
+    "unacceptable": "Answers that no response is acceptable",
+    **{f"dropped_{name}": f"Responses dropped: {words}" for name, words in BADGES.items()},
+    **{f"badge_{name}": f"Responses with the badge: {words}" for name, words in BADGES.items()},
 }
 GOES_IN = ("new", "tasks", "rankings", "skips")
 

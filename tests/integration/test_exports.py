@@ -16,9 +16,12 @@ from trl.data_utils import extract_prompt, is_conversational
 
 from data.errors import Conflict, InvalidInput, NotFound
 from data.paths import Home
-from data.records import Snapshot, Split
+from data.prompts import list_prompts, prompt_id_of
+from data.rankings import current_rankings
+from data.records import Detail, NewPrompt, NewResponse, Project, Snapshot, Split
 from data.snapshots import GROUPS, PAIRS, read_parquet
 from data.store import Store
+from data.tasks import add_task, get_task
 from labeling.export import COLUMN_NOTES, FORMATS, export_snapshot
 from labeling.imports import import_rankings
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
@@ -59,6 +62,10 @@ def frozen(sqlite_store: Store, home: Home) -> Snapshot:
 def exported(home: Home, frozen: Snapshot, format_name: str) -> tuple[Path, dict[str, Any]]:
     folder = home.exports / format_name
     return folder, export_snapshot(home, frozen, format_name, folder)
+
+
+def freeze(store: Store, home: Home, project: Project) -> Snapshot:
+    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
 
 
 def pairs_in(frozen: Snapshot, home: Home, side: str) -> list[tuple[str, str, str]]:
@@ -118,6 +125,63 @@ def test_unpaired_responses(home: Home, frozen: Snapshot, load: Load) -> None:
     assert manifest["left_out"] == {"responses between the first and the last rank": 5 + 2}
 
 
+def test_what_was_called_acceptable_counts_before_the_rank(sqlite_store: Store, home: Home, load: Load) -> None:
+    project, ann = make.make_project(sqlite_store), make.make_person(sqlite_store)
+    task = make.make_task(sqlite_store, project, "a", "b", "c", "d", "e", prompt="p")
+    said = Detail(acceptable=(None, True, False, None, None))
+    make.make_ranking(sqlite_store, task, ann, [1, 2, 3, 4, 5], detail=said)
+    folder, manifest = exported(home, freeze(sqlite_store, home, project), "unpaired")
+    labels = {row["completion"][0]["content"]: row["label"] for row in load(folder)["train"]}
+    assert labels == {"a": True, "b": True, "c": False, "e": False}
+    assert manifest["left_out"] == {"responses between the first and the last rank": 1}
+
+
+def test_what_was_said_beside_the_ranks_comes_back_too(sqlite_store: Store, home: Home, tmp_path: Path) -> None:
+    """Export, import elsewhere, export: the same rows, but for ids and names."""
+    first, ann = make.make_project(sqlite_store), make.make_person(sqlite_store)
+    with sqlite_store.begin() as tx:
+        prompt = NewPrompt(({"role": "user", "content": "p"},), facts="two is even")
+        prompt_id = prompt_id_of(tx, first.id, prompt)
+        made = add_task(tx, first.id, prompt_id, [NewResponse(text) for text in "abcd"], slots=1)
+        task = get_task(tx, made.task_id)
+    said = Detail((1, 3), (True, None, False, None), (("rude",), (), ("x", "y"), ()), (7, None, 1, 2), 4)
+    make.make_ranking(sqlite_store, task, ann, [1, 3, 2, 3], detail=said, comment="because")
+    plain = make.make_task(sqlite_store, first, "a", "b")
+    make.make_ranking(sqlite_store, plain, ann, [1, 2], detail=Detail(acceptable=(None, None)))
+    second, rows = make.make_project(sqlite_store), []
+    for project, target in ((first, tmp_path / "1"), (second, tmp_path / "2")):
+        export_snapshot(home, freeze(sqlite_store, home, project), "kwise", target)
+        rows.append(list(read_parquet(target / "train.parquet")))
+        if project is first:
+            assert import_rankings(sqlite_store, second.id, target / "train.parquet").n_problems == 0
+    columns = FORMATS["kwise"].columns
+    assert [{name: row[name] for name in columns} for row in rows[0]] == [
+        {name: row[name] for name in columns} for row in rows[1]
+    ]
+    assert (rows[0][0]["facts"], rows[0][0]["comment"], rows[0][0]["unplaced"]) == ("two is even", "because", [1, 3])
+    assert rows[0][0]["flags"] == [["rude"], [], ["x", "y"], []]
+    with sqlite_store.read() as tx:
+        assert [each.facts for each in list_prompts(tx, second.id)] == ["two is even", ""]
+        assert next(each.detail for each, _ in current_rankings(tx, second.id)) == said
+        fingerprints = [[each.fingerprint for each in list_prompts(tx, one.id)] for one in (first, second)]
+    assert fingerprints[0] == fingerprints[1]
+
+
+@pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "kwise"])
+def test_facts_are_in_no_export_that_models_learn_from(sqlite_store: Store, home: Home, format_name: str) -> None:
+    project, ann = make.make_project(sqlite_store), make.make_person(sqlite_store)
+    with sqlite_store.begin() as tx:
+        prompt_id_of(tx, project.id, NewPrompt(({"role": "user", "content": "p"},), facts="SECRET"))
+    task = make.make_task(sqlite_store, project, "a", "b", prompt="p")
+    make.make_ranking(sqlite_store, task, ann, [1, 2], comment="SECRET")
+    assert (task.facts, task.messages[-1]["content"]) == ("SECRET", "p")
+    folder, _ = exported(home, freeze(sqlite_store, home, project), format_name)
+    path = folder / f"train{FORMATS[format_name].suffix}"
+    text = path.read_text(encoding="utf-8") if path.suffix == ".jsonl" else str(list(read_parquet(path)))
+    assert "'p'" in text.replace('"', "'") or "Human: p" in text
+    assert "SECRET" not in text
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_rank_1_is_chosen_in_every_format(home: Home, frozen: Snapshot, load: Load, format_name: str) -> None:
     """The direction, by what people said and nothing else: BEST was ranked first, WORST last."""
@@ -137,7 +201,7 @@ def test_rank_1_is_chosen_in_every_format(home: Home, frozen: Snapshot, load: Lo
 def test_the_manifest_says_what_it_is_and_checks_the_files(home: Home, frozen: Snapshot, format_name: str) -> None:
     folder, manifest = exported(home, frozen, format_name)
     assert json.loads((folder / "manifest.json").read_text(encoding="utf-8")) == manifest
-    assert (manifest["format"], manifest["schema_version"]) == (format_name, 1)
+    assert (manifest["format"], manifest["schema_version"]) == (format_name, 2)
     assert (manifest["statement"], manifest["split"]) == ("rank 1 is best", "by prompt")
     assert manifest["columns"] == COLUMN_NOTES[format_name]
     assert manifest["snapshot"]["content_hash"] == frozen.content_hash

@@ -15,10 +15,11 @@ import sqlalchemy as sa
 import labeling.imports
 from data.columns import metadata
 from data.errors import InvalidInput, NotFound, StoreUnavailable
-from data.projects import project_counts
+from data.label_settings import LabelSettings
+from data.projects import project_counts, set_settings
 from data.prompts import list_prompts, prompt_by_external_id
 from data.rankings import current_rankings
-from data.records import RankingStatus, Split
+from data.records import Detail, RankingStatus, Split
 from data.schema import person, prompt
 from data.store import Store
 from data.tasks import get_tasks, list_task_ids
@@ -97,6 +98,31 @@ def test_responses_become_tasks_to_rank(store: Store, tmp_path: Path) -> None:
     assert tasks[0].messages == ({"role": "user", "content": "one"},)
 
 
+def test_responses_with_a_problem_are_badged_or_dropped_and_counted(store: Store, tmp_path: Path) -> None:
+    project = make.make_project(store)
+    with store.begin() as tx:
+        set_settings(tx, project.id, settings=LabelSettings(on_error_text="drop"))
+    apology, broken = "As an AI language model, I can't.", "Internal server error"
+    file = jsonl(
+        tmp_path,
+        {"prompt": "one", "responses": ["x", {"text": "y", "meta": {"finish_reason": "length"}}, apology, broken]},
+        {"prompt": "two", "responses": ["x", broken]},
+    )
+    report = import_responses(store, project.id, file)
+    assert counts_of(report) == {
+        "tasks": 1, "responses": 3, "dropped_error_text": 1, "badge_cut": 1, "badge_self_identification": 1,
+        "refused": 1,
+    }  # fmt: skip
+    assert report.problems[0].message == (
+        "fewer than 2 responses are left without what the project drops: looks like an error message"
+    )
+    with store.read() as tx:
+        (task,) = get_tasks(tx, list_task_ids(tx, project.id))
+    assert [(each.text, each.badges) for each in task.responses] == [
+        ("x", ()), ("y", ("cut",)), (apology, ("self_identification",)),
+    ]  # fmt: skip
+
+
 RANKINGS = [
     {
         "prompt": "p",
@@ -111,7 +137,7 @@ RANKINGS = [
     {"prompt": "p", "responses": ["a", "b", "c"], "ranks": [1, 2, 3], "annotator": "ann"},  # another answer of hers
     {"prompt": "q", "responses": ["a", "b"], "status": "skipped", "skip_reason": "r", "annotator": "ann"},
     {"prompt": "r", "responses": ["a", "b"], "ranks": [1, 3]},
-    {"prompt": "s", "responses": ["a", "a ", "b"], "ranks": [1, 1, 3], "flags": [["rude"], []]},
+    {"prompt": "s", "responses": ["a", "a ", "b"], "ranks": [1, 1, 3], "flags": [["rude"], [], ["x"]]},
     {"prompt": "t", "responses": ["a", "a", "b"], "ranks": [1, 3, 2]},  # a is better and worse than b
     {"prompt": "u", "responses": ["a", "a", "b"], "ranks": [1, 2, 3]},  # a next to itself is no contradiction
     {"prompt": "only", "responses": ["a"], "ranks": [1]},
@@ -122,7 +148,7 @@ def test_rankings_go_in_with_their_prompts_and_responses(store: Store, tmp_path:
     project = make.make_project(store)
     report = import_rankings(store, project.id, jsonl(tmp_path, *RANKINGS))
     assert counts_of(report) == {
-        "rankings": 4, "skips": 1, "known": 1, "doubles": 2, "flags_left_out": 1, "refused": 4,
+        "rankings": 4, "skips": 1, "known": 1, "doubles": 2, "refused": 4,
     }  # fmt: skip
     assert [problem.line for problem in report.problems] == [4, 6, 8, 10]
     with store.read() as tx:
@@ -141,6 +167,33 @@ def test_rankings_go_in_with_their_prompts_and_responses(store: Store, tmp_path:
     assert (found[0].duration_ms, found[0].comment, found[0].source) == (5, "c", "import")
     assert (found[2].status, found[2].skip_reason) == (RankingStatus.SKIPPED, "r")
     assert not any(each.is_late or each.is_extra for each in found)
+
+
+def test_every_kind_of_answer_goes_in_as_what_it_is(store: Store, tmp_path: Path) -> None:
+    """Whatever the order of the responses in the row, each keeps what was said of it; equal texts count once."""
+    project = make.make_project(store)
+    said = {"acceptable": [None, False, True, False], "flags": [[], ["rude"], [], []], "quality": [2, 1, 7, 1]}
+    rows: list[dict[str, Any]] = [
+        RANKINGS[0] | {"facts": "f"},
+        RANKINGS[0] | {"responses": ["c", "b", "a", "b "], "ranks": [2, 2, 1, 2], "unplaced": [0, 1, 3],
+                       "annotator": "bob", "strength": 3, **said},
+        RANKINGS[0] | {"status": "unacceptable", "annotator": "cy", "ranks": None},
+        RANKINGS[0] | {"status": "skipped", "annotator": "di", "ranks": None},
+        RANKINGS[0] | {"status": "skipped", "annotator": "cy", "ranks": None},  # she has another answer
+    ]  # fmt: skip
+    path = jsonl(tmp_path, *rows)
+    expected = {"rankings": 2, "skips": 1, "unacceptable": 1, "doubles": 1, "refused": 1}
+    assert counts_of(import_rankings(store, project.id, path)) == expected
+    assert counts_of(import_rankings(store, project.id, path)) == {"known": 4, "doubles": 1, "refused": 1}
+    with store.read() as tx:
+        found = [ranking for ranking, _ in current_rankings(tx, project.id)]
+        (shown,) = list_prompts(tx, project.id)
+        (task,) = get_tasks(tx, list_task_ids(tx, project.id))
+    assert ([response.text for response in task.responses], shown.facts) == (["a", "b", "c"], "f")
+    assert [each.status.value for each in found] == ["ranked", "ranked", "unacceptable", "skipped"]
+    assert found[1].ranks == (1, 2, 2)
+    assert found[1].detail == Detail((1, 2), (True, False, None), ((), ("rude",), ()), (7, 1, 2), 3)
+    assert found[2].ranks is found[2].skip_reason is None
 
 
 def test_nobody_is_asked_to_rank_what_came_ranked_until_it_comes_to_be_ranked(store: Store, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from data.errors import InvalidInput
-from data.records import Split
+from data.records import Detail, RankingStatus, Split
 from labeling.parse import RESPONSES_ROW, parse_messages, parse_prompt, parse_rankable, parse_ranking, parse_responses
 
 USER = {"role": "user", "content": "hi"}
@@ -166,7 +167,19 @@ def test_ranks_in_every_form_in_which_they_come(ranks: object, stored: tuple[int
         ({"ranks": [1.5, 2, 3]}, "rank 1.5 for response 1 is not a whole number"),
         ({"ranks": ["best", 2, 3]}, "rank 'best' for response 1"),
         ({"ranks": [True, 2, 3]}, "rank True for response 1"),
-        ({"status": "done"}, "status 'done': only 'ranked' or 'skipped' is allowed"),
+        ({"status": "done"}, "status 'done': one of ranked, unacceptable, skipped is needed"),
+        ({"acceptable": [True]}, r"acceptable \[True\]: a list of 3 is needed"),
+        ({"acceptable": [1, 0, 1]}, "acceptable .* true, false or null"),
+        ({"quality": [0, 1, 2]}, "quality .* a number from 1 to 7"),
+        ({"quality": [True, 1, 2]}, "quality .* a number from 1 to 7"),
+        ({"flags": ["rude", "", ""]}, "flags .* a list of names"),
+        ({"strength": 5}, "strength 5: a number from 1 to 4"),
+        ({"strength": 1, "status": "unacceptable"}, "strength 1: .* beside ranks"),
+        ({"unplaced": [2]}, r"unplaced \[2\]: .* with the last rank are needed, here \[1, 2\]"),
+        ({"unplaced": [0, 1, 2], "ranks": [1, 1, 1]}, "and others that rank above them"),
+        ({"unplaced": [0], "status": "skipped"}, "unplaced"),
+        ({"unplaced": "1"}, "unplaced '1'"),
+        ({"facts": ["x"]}, "facts is list; a text is needed"),
         ({"duration_ms": "soon"}, "duration_ms 'soon'"),
         ({"duration_ms": -1}, "duration_ms -1"),
         ({"duration_ms": True}, "duration_ms True"),
@@ -179,11 +192,23 @@ def test_a_ranking_that_can_not_be_used_is_refused(fields: dict[str, Any], messa
 
 
 def test_everything_that_a_ranking_may_have() -> None:
-    parsed = parse_ranking(ranking(annotator="ann", comment="c\r\n", duration_ms="1200", flags=[["rude"], []], x=1))
-    assert (parsed.annotator, parsed.comment, parsed.duration_ms, parsed.has_flags) == ("ann", "c\n", 1200, True)
+    parsed = parse_ranking(ranking(annotator="ann", comment="c\r\n", duration_ms="1200", x=1))
+    assert (parsed.annotator, parsed.comment, parsed.duration_ms, parsed.detail) == ("ann", "c\n", 1200, Detail())
     assert parsed.prompt.meta == {"x": 1}
     assert parse_ranking(ranking(duration_ms=12.0)).duration_ms == 12
-    assert not parse_ranking(ranking(flags=[[], [], []])).has_flags
+
+
+def test_what_was_said_beside_the_ranks() -> None:
+    said = {"acceptable": [True, False, None], "flags": [["rude"], [], []], "quality": [7, "1", None], "strength": 4.0}
+    wanted = Detail((1, 2), (True, False, None), (("rude",), (), ()), (7, 1, None), 4)
+    row = ranking(ranks=[1, 2, 2], unplaced=[2, 1], facts="2 is even", **said)
+    assert parse_ranking(row).detail == wanted
+    assert (parse_ranking(row).prompt.facts, parse_ranking(row).prompt.meta) == ("2 is even", {})
+    cells = {name: json.dumps(value) for name, value in row.items() if name not in ("prompt", "facts", "annotator")}
+    assert parse_ranking(row | cells | {"strength": "4"}).detail == wanted  # a table
+    unacceptable = parse_ranking(ranking(status="unacceptable", flags=[["rude"], [], []]))
+    assert (unacceptable.status, unacceptable.ranks) == (RankingStatus.UNACCEPTABLE, None)
+    assert (unacceptable.skip_reason, unacceptable.detail.flags) == (None, (("rude",), (), ()))
 
 
 def test_a_skipped_ranking_needs_no_ranks_and_has_a_reason() -> None:
