@@ -146,7 +146,7 @@ export class View {
         return this.make("div", `message ${message.role}`, [role, this.text(message.content)]);
       }),
     );
-    this.cards.replaceChildren(...task.responses.map((text, place) => this.card(text, place, task.responses.length)));
+    this.cards.replaceChildren(...task.responses.map((_, place) => this.card(task, place, task.responses.length)));
     const n = task.responses.length;
     this.cards.classList.toggle("thirds", n === 3 || n > 4);
     this.cards.classList.toggle("many", n > 6);
@@ -277,7 +277,7 @@ export class View {
 
   // ---- parts
 
-  card(text, place, n) {
+  card(task, place, n) {
     const ranks = this.make("div", "ranks");
     ranks.setAttribute("role", "radiogroup");
     ranks.setAttribute("aria-label", `Rank of response ${letter(place)}`);
@@ -289,7 +289,9 @@ export class View {
     }
     const name = this.make("span", "letter", [], letter(place));
     const head = this.make("div", "head", [name, this.make("span", "standing"), ranks]);
-    const card = this.make("article", "card", [head, this.text(text)]);
+    const badges = (task.badges?.[place] ?? []).map((words) => this.make("li", "badge", [], words));
+    const notes = badges.length ? [this.make("ul", "badges", badges)] : [];
+    const card = this.make("article", "card", [head, ...notes, this.text(task.responses[place])]);
     card.addEventListener("focusin", () => this.actions.mark(place));
     card.addEventListener("click", () => this.actions.mark(place));
     return card;

@@ -15,6 +15,7 @@ import streamlit as st
 from app.context import find_person, person, store
 from app.widgets.components import register
 from data.errors import StoreUnavailable
+from data.hygiene import BADGES
 from data.records import Assignment, Person
 from data.store import Store
 from labeling.session import Ack, Work, keep_draft, next_work, submit
@@ -85,12 +86,14 @@ def take_in(store: Store, who: Person, items: object) -> dict[str, Ack]:
 
 
 def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
+    shown = [each.task.responses[position] for position in each.display_order]
     return {
         "task_id": each.task.id,
         "lease_token": each.lease_token,
         "display_order": list(each.display_order),
         "prompt": [{"role": message["role"], "content": message["content"]} for message in each.task.messages],
-        "responses": [each.task.responses[position].text for position in each.display_order],
+        "responses": [response.text for response in shown],
+        "badges": [[BADGES[name] for name in response.badges] for response in shown],
         "draft": each.draft if with_draft else None,
     }
 

@@ -166,3 +166,17 @@ def test_the_browser_counts_as_python_does(ranking: RankingPage) -> None:
             (a < b) == (x < y) for a, x in zip(ranks, stored, strict=True) for b, y in zip(ranks, stored, strict=True)
         )
         assert groups == [[place for place in range(4) if stored[place] == rank] for rank in sorted(set(stored))]
+
+
+def test_what_is_wrong_with_a_response_stands_on_its_card(work: Work, new_page: NewPage) -> None:
+    work.project = make_project(work.store)
+    with work.store.begin() as tx:
+        prompt_id = prompt_id_of(tx, work.project.id, NewPrompt(({"role": "user", "content": "Name a river"},)))
+        responses = [NewResponse("The Volga is a", badges=("cut", "near_duplicate")), NewResponse("The Danube")]
+        add_task(tx, work.project.id, prompt_id, responses, slots=1)
+    ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
+    badges = {
+        card.locator(".text").inner_text(): card.get_by_role("listitem").all_inner_texts()
+        for card in ranking.cards.all()
+    }
+    assert badges == {"The Volga is a": ["cut at the length limit", "almost the same as another"], "The Danube": []}
