@@ -197,6 +197,16 @@ def sampled_prompts(tx: Tx, run_id: str) -> set[str]:
     return {row.prompt_id for row in tx.rows(sa.select(response.c.prompt_id).where(response.c.run_id == run_id))}
 
 
+def responses_without_task(tx: Tx, project_id: str) -> list[Response]:
+    """Responses of prompts that have no task."""
+    statement = (
+        sa.select(response)
+        .join(prompt, response.c.prompt_id == prompt.c.id)
+        .where(prompt.c.project_id == project_id, ~sa.exists().where(task.c.prompt_id == prompt.c.id))
+    )
+    return [as_response(row) for row in tx.rows(statement.order_by(prompt.c.seq))]
+
+
 def models_of_project(tx: Tx, project_id: str) -> list[tuple[str, int]]:
     """Models whose responses the project holds, the most frequent first, with their numbers of responses."""
     number = sa.func.count().label("number")

@@ -12,11 +12,12 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import sqlalchemy as sa
 
+from data.metrics import report_step
 from data.paths import Home
 from data.people import add_person, open_session
 from data.projects import create_project
@@ -34,12 +35,13 @@ from data.records import (
     Role,
     Run,
     RunKind,
+    RunStatus,
     Snapshot,
     Split,
     SubmitOutcome,
     Task,
 )
-from data.runs import create_run
+from data.runs import claim_run, create_run, finish_run, get_run
 from data.schema import ranking, slot
 from data.store import Store, Tx
 from data.tasks import add_task, get_task
@@ -180,6 +182,20 @@ def make_run(where: Store | Tx, kind: RunKind = RunKind.REWARD, project: Project
     """A queued run with an empty configuration."""
     with _open(where) as tx:
         return create_run(tx, kind, {}, project_id=project.id if project else None)
+
+
+def make_finished_run(
+    where: Store | Tx, kind: RunKind, samples: list[dict[str, Any]], project: Project | None = None
+) -> Run:
+    """A run that has reported these samples and succeeded."""
+    with _open(where) as tx:
+        run = make_run(tx, kind, project)
+        claimed = claim_run(tx, "worker")
+        assert claimed is not None
+        assert claimed.id == run.id
+        report_step(tx, run.id, claimed.epoch, 1, total_steps=1, metrics={}, samples=samples)
+        finish_run(tx, run.id, claimed.epoch, RunStatus.SUCCEEDED)
+        return get_run(tx, run.id)
 
 
 def _in_order(task: Task) -> list[int]:
