@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-import evalica
 import numpy as np
 
 N_BOOTSTRAP = 1000
@@ -123,6 +122,8 @@ def _newman(models: list[str], pairs: list[tuple[str, str]], sums: np.ndarray) -
     Without a single tie evalica's `newman` gives every model the same strength, whatever the wins; the model is then
     that of Bradley and Terry. Source: Newman 2023, section 5.
     """
+    import evalica  # it brings pandas, which the command line does without until here
+
     prior = [(first, second, 0.5, 0.0, 0.5) for first, second in combinations(models, 2)]
     rows = [*prior, *((*pair, *sums[column]) for column, pair in enumerate(pairs))]
     solve = evalica.newman if sums[:, 1].any() else evalica.bradley_terry
