@@ -21,6 +21,7 @@ from app.widgets.page import (
 )
 from app.widgets.problems import plain
 from app.widgets.run_status import look, run_status
+from app.widgets.win_rates import rank_blind, win_rates
 from app.widgets.words import ago, number, prompt_text, run_name, short_id
 from data.fields import from_dict
 from data.metrics import samples_of
@@ -47,6 +48,7 @@ def render() -> None:
         labels = {run.id: _run_label(tx, run) for run in runs}
     with st.expander("New comparison", expanded=not runs, icon=":material/compare:", key=f"{KEY}.new"):
         _form(project, who.id)
+    win_rates(project)
     if not runs:
         return
     from_address(f"{KEY}.run", "run", [run.id for run in runs])
@@ -138,6 +140,11 @@ def _results(run: Run) -> None:
             st.caption("This comparison has no texts.")
         return
     _summary(pairs)
+    with st.container(horizontal=True):
+        if run.status.is_final:
+            rank_blind(run)
+        if st.button("Open the run", icon=":material/monitoring:", key=f"{KEY}.to_run"):
+            go_to("runs", run=run.id)
     for place, (prompt, sides) in enumerate(pairs):
         with st.container(border=True, key=f"{KEY}.pair.{place}"):
             st.caption("Prompt")
@@ -145,8 +152,6 @@ def _results(run: Run) -> None:
             for column, side in zip(st.columns(2), SIDES, strict=True):
                 with column.container(border=True, height="stretch"):
                     _side(f"{side.upper()}: {names[side]}", sides.get(side), is_best=side == better_side(sides))
-    if st.button("Open the run", icon=":material/monitoring:", key=f"{KEY}.to_run"):
-        go_to("runs", run=run.id)
 
 
 def _side(title: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:

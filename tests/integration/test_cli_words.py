@@ -26,7 +26,7 @@ from data.store import Store
 
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
-    "backup", "doctor",
+    "backup", "comparison", "doctor",
 )  # fmt: skip
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from factories import make_person, make_project, make_snapshot
+from factories import make_finished_run, make_person, make_project, make_ranking, make_snapshot
 from hostile import HOSTILE, markdown_of
 from run_makers import ended, report, running
 
+from app.context import PROJECT_KEY
 from app.screens.compare import better_side, pair_up
 from data.paths import Home
+from data.projects import list_projects, project_counts
 from data.prompts import prompt_id_of
-from data.records import NewPrompt, NewResponse, Role, RunKind
+from data.records import NewPrompt, NewResponse, Role, Run, RunKind
 from data.runs import list_runs
 from data.store import Store
-from data.tasks import add_task
+from data.tasks import add_task, get_tasks, list_task_ids
+from labeling.comparison import create_comparison
 
 
 def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
@@ -105,3 +108,48 @@ def test_samples_pair_by_prompt_and_the_higher_score_is_better() -> None:
 
 def _start(app: Any) -> None:
     next(button for button in app.button if button.key and button.key.startswith("compare.start.")).click().run()
+
+
+def _compared(store: Store) -> Run:
+    rows = [
+        {"messages": [{"role": "user", "content": f"prompt {n}"}], "prompt": f"prompt {n}", "side": side,
+         "model": model, "response": "the same" if n == 3 else f"{model} {n}"}
+        for side, model in (("a", "sft"), ("b", "ppo")) for n in range(4)
+    ]  # fmt: skip
+    return make_finished_run(store, RunKind.COMPARE, rows, make_project(store))
+
+
+def test_a_comparison_becomes_a_project_to_rank(sqlite_store: Store, run_lines: Any) -> None:
+    run = _compared(sqlite_store)
+    lines = f"from app.widgets.win_rates import blind_form\nblind_form({run.id!r})"
+    app = run_lines(make_person(sqlite_store, Role.RESEARCHER), lines)
+    app.get_by_key("win_rates.name").set_value("Blind")
+    _button(app, "win_rates.create.").click().run()
+    with sqlite_store.read() as tx:
+        project = next(each for each in list_projects(tx) if each.name == "Blind")
+        counts = project_counts(tx, project.id)
+    assert (counts["tasks"], counts["prompts"]) == (3, 4)
+    assert app.session_state[PROJECT_KEY] == project.id
+
+
+def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, open_app: Any) -> None:
+    made = create_comparison(sqlite_store, [_compared(sqlite_store).id], "Blind")
+    researcher = make_person(sqlite_store, Role.RESEARCHER)
+    with sqlite_store.read() as tx:
+        tasks = get_tasks(tx, list_task_ids(tx, made.project.id))
+    app = open_app(researcher)
+    app.session_state[PROJECT_KEY] = made.project.id
+    app.switch_page("screens/compare.py").run()
+    assert "No ranking has responses of two models yet." in [each.value for each in app.caption]
+    for task, ranks in zip(tasks, ([2, 1], [2, 1], [1, 1]), strict=True):
+        make_ranking(sqlite_store, task, researcher, ranks)
+    app.run()
+    assert not app.exception
+    row = app.dataframe[0].value.iloc[0]
+    assert (row["model"], row["against"], row["prompts"]) == ("ppo", "sft", 3)
+    assert (row["wins"], row["ties"], row["rate"]) == (2 / 3, 1 / 3, 2 / 3 + 1 / 6)
+    assert any("1 prompt to which all models said the same not in it" in each.value for each in app.caption)
+
+
+def _button(app: Any, key: str) -> Any:
+    return next(button for button in app.button if button.key and button.key.startswith(key))

@@ -1,0 +1,122 @@
+"""Blind comparison on a screen: make the project in which people rank, and show whose responses they prefer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from app.context import PROJECT_KEY, require, store
+from app.widgets.models import model_name
+from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
+from app.widgets.problems import plain
+from app.widgets.words import count, short_id
+from data.records import Project, Role, Run
+from data.tasks import models_of_project
+from labeling.comparison import Report, comparison_report, create_comparison
+
+KEY = "win_rates"
+
+
+def rank_blind(run: Run) -> None:
+    """A button that makes a project of a comparison's responses."""
+    if st.button("Rank blind", icon=":material/visibility_off:", key=f"{KEY}.open.{run.id}"):
+        _dialog(run.id)
+
+
+@st.dialog("Rank blind", width="medium", icon=":material/visibility_off:")
+def _dialog(run_id: str) -> None:
+    blind_form(run_id)
+
+
+def blind_form(run_id: str) -> None:
+    """The form that makes the project."""
+    require(Role.RESEARCHER)  # a dialog runs without its page
+    st.caption(
+        "Makes a project with one response of each model per prompt. Annotators rank them without knowing whose they "
+        "are; the win rates then stand on this page, once that project is chosen."
+    )
+    key = nonce(KEY)
+    with st.form(f"{KEY}.form", border=False):
+        name = st.text_input("Name", f"Blind {short_id(run_id)}", max_chars=80, key=f"{KEY}.name")
+        overlap = st.number_input("Annotators per task", 1, 100, 1, key=f"{KEY}.overlap")
+        if not st.form_submit_button("Create project", type="primary", key=f"{KEY}.create.{key}"):
+            return
+    made = None
+    with ShownErrors():
+        made = create_comparison(store(), [run_id], name or "", overlap=int(overlap), nonce=key)
+    if made is not None:
+        renew_nonce(KEY)
+        st.session_state[PROJECT_KEY] = made.project.id
+        same = made.counts["same_answer"]
+        left_out = f"; {count(same, 'prompt')} left out, both say the same" if same else ""
+        say_after_rerun(f"{count(made.counts['tasks'], 'task')} to rank{left_out}")
+        go_to("rank")
+
+
+def win_rates(project: Project) -> None:
+    """Whose responses people prefer, where the project has those of two models and something is ranked."""
+    with store().read() as tx:
+        models = models_of_project(tx, project.id)
+        names = {model: model_name(tx, model) for model, _ in models}
+    if len(models) < 2:
+        return
+    report = comparison_report(store(), project.id)
+    st.header("Win rates", anchor=False)
+    if not report.rates.rates:
+        st.caption("No ranking has responses of two models yet.")
+        return
+    st.dataframe(
+        _table(report, names),
+        hide_index=True,
+        key=f"{KEY}.table",
+        column_config={
+            name: st.column_config.NumberColumn(name, format="percent") for name in ("wins", "ties", "losses", "rate")
+        },
+        alt="How often one model's response is preferred to another's",
+    )
+    st.caption(
+        "The rate counts a tie as half a win; its 95 % interval is a bootstrap over prompts. "
+        f"{count(report.n_rankings, 'ranking')}, {count(report.n_unacceptable, 'answer')} that no response is "
+        f"acceptable (a tie), {count(report.n_skipped, 'skip')}; {count(report.n_same, 'prompt')} to which all models "
+        "said the same not in it."
+    )
+    st.altair_chart(_chart(report, names), key=f"{KEY}.chart")
+
+
+def _table(report: Report, names: dict[str, str]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "model": plain(names.get(each.first, each.first)),
+                "against": plain(names.get(each.second, each.second)),
+                "wins": each.wins,
+                "ties": each.ties,
+                "losses": each.losses,
+                "rate": each.rate,
+                "95 %": "one prompt" if each.interval is None else f"{each.interval[0]:.0%} to {each.interval[1]:.0%}",
+                "prompts": each.n_prompts,
+            }
+            for each in report.rates.rates
+        ]
+    )
+
+
+def _chart(report: Report, names: dict[str, str]) -> Any:
+    rows = [
+        {
+            "model": names.get(each.model, each.model),
+            "strength": each.value,
+            "low": each.value if each.interval is None else each.interval[0],
+            "high": each.value if each.interval is None else each.interval[1],
+        }
+        for each in report.rates.strengths
+    ]
+    model = alt.Y("model:N", title=None, sort=None)
+    reach = alt.X("low:Q", title="Strength, with its 95 % interval")
+    base = alt.Chart(pd.DataFrame(rows)).properties(height=60 + 36 * len(rows))
+    facts = ["model", "strength", "low", "high"]
+    bars = base.mark_rule(strokeWidth=2).encode(x=reach, x2="high:Q", y=model)
+    return bars + base.mark_point(filled=True, size=90).encode(x="strength:Q", y=model, tooltip=facts)
