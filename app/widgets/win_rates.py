@@ -53,7 +53,7 @@ def blind_form(run_id: str) -> None:
         same = made.counts["same_answer"]
         left_out = f"; {count(same, 'prompt')} left out, both say the same" if same else ""
         say_after_rerun(f"{count(made.counts['tasks'], 'task')} to rank{left_out}")
-        go_to("rank")
+        go_to("compare")  # not to Rank: who opens that page takes tasks
 
 
 def win_rates(project: Project) -> None:
@@ -66,7 +66,7 @@ def win_rates(project: Project) -> None:
     report = comparison_report(store(), project.id)
     st.header("Win rates", anchor=False)
     if not report.rates.rates:
-        st.caption("No ranking has responses of two models yet.")
+        st.caption("No ranking has responses of two models yet. Annotators find the tasks under Rank.")
         return
     st.dataframe(
         _table(report, names),
