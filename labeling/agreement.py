@@ -1,0 +1,241 @@
+"""How far annotators agree: pairs of responses that two or more people compared, with intervals over prompts.
+
+A unit is a pair of responses of one task; a person's value for it is <, = or >. Which response comes first is settled
+by a hash of the texts, so that no order of ranks or of display leaks into the values. What could not be computed is
+None, never 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import evalica
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from data.people import get_person
+from data.projects import get_project
+from data.rankings import current_rankings
+from data.records import Ranking, RankingStatus
+from data.store import Store, Tx
+from data.tasks import get_tasks
+
+N_RESAMPLES, SEED = 1000, 0
+N_WORST = 10
+_TASKS_AT_ONCE = 500
+_SUMS = 10  # per prompt: equal, n, equal strict, n strict, sum of tau, n of tau, disagreement, counts of <, = and >
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One person's ranking of a task: `ranks[i]` belongs to `responses[i]`; `unplaced` are places in no order."""
+
+    prompt: str
+    task: str
+    annotator: str
+    responses: tuple[str, ...]
+    ranks: tuple[int, ...]
+    unplaced: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its 95 % interval, and how many comparisons it is of. None: undefined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often an annotator, or the annotators of a task, agreed in `n` comparisons; None without one."""
+
+    name: str
+    agreement: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of a project, or of any answers.
+
+    `pairs_with_ties`: share of equal values; `pairs_without_ties`: the same where both saw a difference; `alpha`:
+    Krippendorff's, nominal; `tau`: the mean of Kendall's tau-b over two people's whole rankings of a task.
+    """
+
+    pairs_with_ties: Figure
+    pairs_without_ties: Figure
+    alpha: Figure
+    tau: Figure
+    n_units: int
+    n_tasks: int
+    n_annotator_pairs: int
+    annotators: list[Share]
+    worst_tasks: list[Share]
+    n_skipped: int = 0
+    n_unacceptable: int = 0
+    prompts: dict[str, str] = field(default_factory=dict)
+
+
+def project_agreement(store: Store, project_id: str) -> Agreement:
+    """The agreement of a project's current answers. Raises NotFound."""
+    with store.read() as tx:
+        get_project(tx, project_id)
+        statuses, ranked = Counter[RankingStatus](), list[tuple[Ranking, str]]()
+        for ranking, prompt_id in current_rankings(tx, project_id):
+            statuses[ranking.status] += 1
+            if ranking.status is RankingStatus.RANKED:
+                ranked.append((ranking, prompt_id))
+        names = {each.annotator_id: get_person(tx, each.annotator_id).name for each, _ in ranked}
+        found = agreement(_answers(tx, ranked))
+        prompts = {task.id: task.messages[-1]["content"] for task in get_tasks(tx, [w.name for w in found.worst_tasks])}
+    return replace(
+        found,
+        annotators=[Share(names[each.name], each.agreement, each.n) for each in found.annotators],
+        n_skipped=statuses[RankingStatus.SKIPPED],
+        n_unacceptable=statuses[RankingStatus.UNACCEPTABLE],
+        prompts=prompts,
+    )
+
+
+def agreement(answers: Iterable[Answer]) -> Agreement:
+    """Compute every figure. A person's answers to one task count once: the last one."""
+    tasks: dict[str, dict[str, Answer]] = defaultdict(dict)
+    people: set[str] = set()
+    for answer in answers:
+        tasks[answer.task][answer.annotator] = answer
+        people.add(answer.annotator)
+    sums: dict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(_SUMS))
+    by_person, by_task = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
+    units: list[dict[str, int]] = []
+    shared_by: set[tuple[str, str]] = set()
+    for task, of_task in tasks.items():
+        for unit in _units(of_task.values()):
+            units.append(unit)
+            row = sums[next(iter(of_task.values())).prompt]
+            _add_unit(row, unit)
+            for one, other in combinations(sorted(unit), 2):
+                is_equal = unit[one] == unit[other]
+                by_person.update([(one, is_equal), (other, is_equal)])
+                by_task[task, is_equal] += 1
+                shared_by.add((one, other))
+        for one_answer, other_answer in combinations(of_task.values(), 2):
+            tau = _tau(one_answer, other_answer)
+            if tau is not None:
+                sums[one_answer.prompt][4:6] += (tau, 1)
+    table = np.array([sums[prompt] for prompt in sorted(sums)]).reshape(-1, _SUMS)
+    figures = _figures(table, units)
+    shares = [_share(task, by_task) for task in dict.fromkeys(task for task, _ in by_task)]
+    worst = sorted((each for each in shares if each.agreement != 1), key=lambda each: (each.agreement or 0, -each.n))
+    return Agreement(
+        *figures,
+        n_units=len(units),
+        n_tasks=len(shares),
+        n_annotator_pairs=len(shared_by),
+        annotators=[_share(person, by_person) for person in sorted(people)],
+        worst_tasks=worst[:N_WORST],
+    )
+
+
+def _units(answers: Iterable[Answer]) -> list[dict[str, int]]:
+    """The pairs of a task's responses that at least two people compared: annotator -> -1 (<), 0 (=), 1 (>)."""
+    found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for answer in answers:
+        rest = set(answer.unplaced)
+        order = sorted(range(len(answer.ranks)), key=lambda place: _text_hash(answer.responses[place]))
+        for first, second in combinations(order, 2):
+            if not (first in rest and second in rest):
+                value = (answer.ranks[first] > answer.ranks[second]) - (answer.ranks[first] < answer.ranks[second])
+                found[answer.responses[first], answer.responses[second]][answer.annotator] = value
+    return [unit for unit in found.values() if len(unit) >= 2]
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _add_unit(row: NDArray[np.float64], unit: dict[str, int]) -> None:
+    values = list(unit.values())
+    for one, other in combinations(values, 2):
+        is_strict = one != 0 and other != 0
+        row[:4] += (one == other, 1, is_strict and one == other, is_strict)
+    counts = np.array([values.count(value) for value in (-1, 0, 1)])
+    row[6] += (len(values) ** 2 - (counts**2).sum()) / (len(values) - 1)
+    row[7:] += counts
+
+
+def _tau(one: Answer, other: Answer) -> float | None:
+    """Kendall's tau-b of two whole rankings; None where one has all tied or left a rest in no order."""
+    if one.unplaced or other.unplaced:
+        return None
+    rank_of = dict(zip(other.responses, other.ranks, strict=True))
+    ranks = [rank_of[response] for response in one.responses]
+    if len(set(ranks)) == 1 or len(set(one.ranks)) == 1:
+        return None
+    return float(kendalltau(one.ranks, ranks, variant="b").statistic)
+
+
+def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[Figure, Figure, Figure, Figure]:
+    total = table.sum(axis=0)
+    resampled = _resampled(table)
+    point = _values(total)
+    if units and point[2] is not None:
+        point = (*point[:2], float(evalica.alpha(pd.DataFrame(units).T.astype(float), "nominal").alpha), point[3])
+    n = (total[1], total[3], total[7:].sum(), total[5])
+    figures = []
+    for place in range(4):
+        drawn = [value for values in resampled if (value := values[place]) is not None]
+        low, high = np.percentile(drawn, [2.5, 97.5]) if drawn and point[place] is not None else (None, None)
+        figures.append(
+            Figure(point[place], None if low is None else float(low), None if high is None else float(high),
+                   int(n[place]))
+        )  # fmt: skip
+    return figures[0], figures[1], figures[2], figures[3]
+
+
+_Values = tuple[float | None, float | None, float | None, float | None]
+
+
+def _resampled(table: NDArray[np.float64]) -> list[_Values]:
+    """The figures of prompts drawn with replacement; none where a single prompt has all there is."""
+    n = len(table)
+    if n < 2:
+        return []
+    rng = np.random.default_rng(SEED)
+    return [_values(rng.multinomial(n, np.full(n, 1 / n)) @ table) for _ in range(N_RESAMPLES)]
+
+
+def _values(total: NDArray[np.float64]) -> _Values:
+    """The figures from the sums over prompts; alpha is undefined where all values are of one kind."""
+    n = total[7:].sum()
+    expected = n**2 - (total[7:] ** 2).sum()
+    alpha = float(1 - (n - 1) * total[6] / expected) if expected else None
+    return _ratio(total[0], total[1]), _ratio(total[2], total[3]), alpha, _ratio(total[4], total[5])
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def _share(name: str, counted: Counter[tuple[str, bool]]) -> Share:
+    n = counted[name, True] + counted[name, False]
+    return Share(name, _ratio(counted[name, True], n), n)
+
+
+def _answers(tx: Tx, ranked: list[tuple[Ranking, str]]) -> Iterable[Answer]:
+    for start in range(0, len(ranked), _TASKS_AT_ONCE):
+        lot = ranked[start : start + _TASKS_AT_ONCE]
+        tasks = {each.id: each for each in get_tasks(tx, list({ranking.task_id for ranking, _ in lot}))}
+        for ranking, prompt_id in lot:
+            texts = tuple(response.text for response in tasks[ranking.task_id].responses)
+            yield Answer(
+                prompt_id, ranking.task_id, ranking.annotator_id, texts, ranking.ranks or (), ranking.detail.unplaced
+            )
