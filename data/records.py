@@ -99,7 +99,6 @@ class Project:
     guidelines_version: int
     skip_reasons: tuple[str, ...]
     max_skips: int
-    flags: tuple[str, ...]
     settings: LabelSettings
     created_at: float
 
@@ -183,7 +182,7 @@ class Detail:
     """What an annotator may say beside the ranks; lists go by the responses' positions, empty where nothing was said.
 
     `unplaced`: positions that were placed together as "worse, in no order"; they share the last rank and are no tie.
-    `acceptable[i]`: True, False, or None where it was left open. `flags[i]`: names from the project's list.
+    `acceptable[i]`: True, False, or None where it was left open. `flags[i]`: names of what is wrong with a response.
     `quality[i]`: 1 (very bad) to 7 (very good), or None. `strength`: 1 to 4, how much better the best is than the next.
     """
 

@@ -5,14 +5,14 @@ The role is checked here, where the write happens, not only on the screen that l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from data.projects import get_project
 from data.rankings import count_rankings, known_submissions, save_ranking
-from data.records import Assignment, NewRanking, Person, Project, RankingStatus, Role, SubmitOutcome
+from data.records import Assignment, Detail, NewRanking, Person, Project, RankingStatus, Role, SubmitOutcome
 from data.slots import (
     LEASE_MINUTES,
     Shuffle,
@@ -95,15 +95,22 @@ def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
         except NotFound:
             return
         if len(ranks) == len(task.responses) and all(rank is None or isinstance(rank, int) for rank in ranks):
-            body = {"ranks": ranks, "display_order": draft.get("display_order")}
+            rest = draft.get("rest")
+            body = {
+                "ranks": ranks,
+                "rest": rest if isinstance(rest, list) else [],
+                "display_order": draft.get("display_order"),
+            }
             save_draft(tx, task.id, person.id, body, float(at))
 
 
 def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     """Store one answer from the browser and say what became of it. Sending it twice stores it once.
 
-    `submission`: `submission_key`, `task_id`, `lease_token`, `display_order`, `duration_ms`, and either `ranks` (by
-    display place) or `skip_reason`. Raises NotAllowed; everything that is wrong with the answer comes back as REFUSED.
+    `submission`: `submission_key`, `task_id`, `lease_token`, `display_order`, `duration_ms`, and one of `ranks` (by
+    display place; with `unplaced`, the places that were put last together in no order), `unacceptable` (true: no
+    response is acceptable) and `skip_reason`. Raises NotAllowed; everything that is wrong with the answer comes back
+    as REFUSED.
     """
     require(person, Role.ANNOTATOR)
     key = submission.get("submission_key")
@@ -112,7 +119,9 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     for attempt in (1, 2):
         try:
             with store.begin() as tx:
-                new = _new_ranking(person, submission, n=len(get_task(tx, str(submission.get("task_id"))).responses))
+                task = get_task(tx, str(submission.get("task_id")))
+                allow_partial = get_project(tx, task.project_id).settings.allow_partial
+                new = _new_ranking(person, submission, n=len(task.responses), allow_partial=allow_partial)
                 outcome = save_ranking(tx, new)
             break
         except Conflict:  # somebody stored the same thing between our look and our write: look again, once
@@ -136,28 +145,47 @@ def require(person: Person, role: Role) -> None:
         raise NotAllowed(f"{person.name} is {person.role}; this needs the role {role}")
 
 
-def _new_ranking(person: Person, submission: Mapping[str, Any], n: int) -> NewRanking:
+def _new_ranking(person: Person, submission: Mapping[str, Any], *, n: int, allow_partial: bool) -> NewRanking:
     order = submission.get("display_order")
     if not isinstance(order, list) or any(type(place) is not int for place in order) or sorted(order) != [*range(n)]:
         raise InvalidInput(f"display order {order!r} is not an order of this task's {n} responses")
-    reason = submission.get("skip_reason")
-    ranks = None
-    if reason is None:
+    reason, is_unacceptable = submission.get("skip_reason"), submission.get("unacceptable") is True
+    if is_unacceptable and (reason is not None or submission.get("ranks") is not None):
+        raise InvalidInput("an answer is a ranking, or that no response is acceptable, or a skip: not two of them")
+    ranks: tuple[int, ...] | None = None
+    unplaced: tuple[int, ...] = ()
+    if reason is None and not is_unacceptable:
         shown = submission.get("ranks")
         if not isinstance(shown, list) or len(shown) != n:
             raise InvalidInput(f"ranks {shown!r}: {n} ranks are needed, one for each response")
-        ranks = ranks_in_stored_order(competition_ranks(shown), order)
-    elif not isinstance(reason, str) or not reason.strip():
+        competition = competition_ranks(shown)
+        unplaced = _unplaced(submission.get("unplaced"), competition, order, allow_partial=allow_partial)
+        ranks = ranks_in_stored_order(competition, order)
+    elif reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise InvalidInput("a skip needs a reason")
     duration = submission.get("duration_ms")
+    status = RankingStatus.UNACCEPTABLE if is_unacceptable else RankingStatus.SKIPPED
     return NewRanking(
         task_id=str(submission["task_id"]),
         annotator_id=person.id,
         submission_key=str(submission["submission_key"]),
-        status=RankingStatus.RANKED if ranks else RankingStatus.SKIPPED,
+        status=RankingStatus.RANKED if ranks else status,
         ranks=ranks,
         display_order=tuple(order),
         lease_token=str(submission.get("lease_token")),
         skip_reason=clean_text(reason.strip())[:MAX_REASON_LENGTH] if reason else None,
+        detail=Detail(unplaced=unplaced),
         duration_ms=duration if type(duration) is int and 0 <= duration < 2**31 else None,
     )
+
+
+def _unplaced(places: object, ranks: tuple[int, ...], order: Sequence[int], *, allow_partial: bool) -> tuple[int, ...]:
+    """The stored positions of a rest in no order. Raises InvalidInput unless it is all that has the last rank."""
+    if places is None or places == []:
+        return ()
+    if not allow_partial:
+        raise InvalidInput("this project wants every response placed")
+    last = [place for place, rank in enumerate(ranks) if rank == max(ranks)]
+    if places != last or len(last) == len(ranks):
+        raise InvalidInput(f"unplaced {places!r}: a rest is all that has the last rank, and something stands before it")
+    return tuple(sorted(order[place] for place in last))

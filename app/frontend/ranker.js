@@ -4,9 +4,9 @@
 // into an outbox (component state and this browser's storage) and leave it when the server acknowledges them; the next
 // tasks are here already, so the next one is drawn at once, however busy the server is.
 
-import { denseRanks, draftRanks, isComplete, letter, missing, newerDraft, nextOpen, orderText, rankOfKey, tiedWith }
-  from "./ranker_judgement.js";
-import { isControl, isDialogOpen, isTextField, Stopwatch } from "./ranker_page.js";
+import { denseRanks, draftRanks, draftRest, isComplete, letter, missing, newerDraft, nextOpen, orderText, rankOfKey,
+  tiedWith, withRest } from "./ranker_judgement.js";
+import { idleLines, isControl, isDialogOpen, isTextField, mayTakeFocus, Stopwatch } from "./ranker_page.js";
 import { newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
@@ -38,6 +38,8 @@ class Ranker {
       closeSkip: () => this.closeSkip(),
       skip: (reason) => this.skip(reason),
       submit: () => this.submit(),
+      placeRest: () => this.placeRest(),
+      none: () => this.none(),
     });
     this.task = null;
     this.person = null;
@@ -82,7 +84,7 @@ class Ranker {
     if (data.project.id !== this.project?.id) this.task = null;
     this.project = data.project;
     this.data = data;
-    this.view.showProject(data.project, data.guidelines);
+    this.view.showProject(data.project, data.guidelines, data.allow_partial);
     this.takeTasks(data.tasks);
     this.showSaved();
     if (this.storage.items.size && !this.hasFlushed) setTimeout(() => this.flush(), 0); // left from before a reload
@@ -132,12 +134,14 @@ class Ranker {
     const draft = newerDraft(own, this.task.draft);
     const n = this.task.responses.length;
     this.ranks = draftRanks(draft, this.task) ?? Array(n).fill(null);
+    this.rest = this.data.allow_partial ? draftRest(draft, this.ranks) : [];
     this.marked = Math.max(0, this.ranks.indexOf(null));
     this.history = [];
+    this.isSureOfNone = false;
     this.clock.start(draft?.elapsed_ms ?? 0);
     this.view.showTask(this.task);
-    this.view.paint(this.ranks, this.marked);
-    if (this.mayTakeFocus(isFirst)) this.view.focusCard(this.marked);
+    this.paint();
+    if (mayTakeFocus(isFirst)) this.view.focusCard(this.marked);
     this.hasDrawn = true;
     if (draft && draft === own) this.sendDraftSoon(own); // a reload may have come before it was sent
     this.view.say(`New task with ${n} responses. Response ${letter(this.marked)} is marked.`);
@@ -153,12 +157,30 @@ class Ranker {
 
   rank(place, rank) {
     if (!this.task) return;
-    this.history.push({ ranks: [...this.ranks], marked: place });
+    this.remember(place);
+    this.rest.forEach((other) => (this.ranks[other] = null)); // a rest is of what nobody has placed
+    this.rest = [];
     this.ranks[place] = rank;
     this.marked = nextOpen(this.ranks, place);
     const ties = tiedWith(this.ranks, place);
     const words = `Response ${letter(place)}: rank ${rank}${ties.length ? `, tied with ${ties.join(" and ")}` : ""}.`;
     this.changed(isComplete(this.ranks) ? `${words} All ranked: ${orderText(this.ranks)}.` : words);
+  }
+
+  placeRest() {
+    const placed = this.task && this.data.allow_partial ? withRest(this.ranks) : null;
+    if (!placed) {
+      const words = this.rest.length ? "The rest is placed already." : "Rank the best first; the rest can then be placed.";
+      if (this.task && this.data.allow_partial) this.view.say(words);
+      return;
+    }
+    this.remember(this.marked);
+    Object.assign(this, placed);
+    this.changed(`The rest is placed as worse, in no order: ${orderText(this.ranks, this.rest)}.`);
+  }
+
+  remember(marked) {
+    this.history.push({ ranks: [...this.ranks], rest: [...this.rest], marked });
   }
 
   undo() {
@@ -167,13 +189,17 @@ class Ranker {
       this.view.say("Nothing to undo.");
       return;
     }
-    this.ranks = before.ranks;
-    this.marked = before.marked;
-    this.changed(`Undone. ${orderText(this.ranks) || "Nothing is ranked"}.`);
+    Object.assign(this, before);
+    this.changed(`Undone. ${orderText(this.ranks, this.rest) || "Nothing is ranked"}.`);
+  }
+
+  paint() {
+    this.view.paint(this.ranks, this.marked, this.rest);
   }
 
   changed(words) {
-    this.view.paint(this.ranks, this.marked);
+    this.isSureOfNone = false;
+    this.paint();
     this.view.focusCard(this.marked);
     this.view.say(words);
     this.keepDraft();
@@ -182,7 +208,7 @@ class Ranker {
   mark(place) {
     if (!this.task || place === this.marked) return;
     this.marked = place;
-    this.view.paint(this.ranks, this.marked);
+    this.paint();
   }
 
   move(step) {
@@ -194,7 +220,7 @@ class Ranker {
   keepDraft() {
     const { task_id, display_order } = this.task;
     this.draftAt = Math.max(Date.now(), (this.draftAt ?? 0) + 1);
-    const draft = { ranks: [...this.ranks], display_order, at: this.draftAt, elapsed_ms: this.clock.read() };
+    const draft = { ranks: [...this.ranks], rest: [...this.rest], display_order, at: this.draftAt, elapsed_ms: this.clock.read() };
     this.storage.saveDraft(task_id, draft);
     this.sendDraftSoon(draft);
   }
@@ -218,7 +244,20 @@ class Ranker {
       this.view.say(words);
       return;
     }
-    this.deliver({ ranks: denseRanks(this.ranks) });
+    this.deliver({ ranks: denseRanks(this.ranks), ...(this.rest.length ? { unplaced: this.rest } : {}) });
+  }
+
+  // "No response is acceptable" is an answer of its own; it takes the same gesture twice.
+  none() {
+    if (!this.task) return;
+    if (this.isSureOfNone) {
+      this.deliver({ unacceptable: true });
+      return;
+    }
+    this.isSureOfNone = true;
+    const words = "No response is acceptable? Press x again to send that; any rank takes it back.";
+    this.view.showHint(words, true);
+    this.view.say(words);
   }
 
   openSkip() {
@@ -293,7 +332,7 @@ class Ranker {
 
   showSaved(trouble = "") {
     const items = [...this.storage.items.values()];
-    const ranked = items.filter((item) => item.ranks).length;
+    const ranked = items.filter((item) => !item.skip_reason).length;
     if (this.data) this.view.showProgress(this.data.n_done + ranked);
     const oldest = Math.min(...items.map((item) => item.sent_at ?? 0));
     const state = !items.length ? "saved" : Date.now() - oldest < TROUBLE_MS && !trouble ? "saving" : "trouble";
@@ -305,13 +344,7 @@ class Ranker {
   }
 
   idleLines() {
-    if (this.storage.items.size) return ["One moment: the next task is on its way."];
-    const { n, first_free_at: at } = this.data.waiting;
-    if (!n) return ["Nothing left for you now.", "You have answered every task that is open to you. Thank you!"];
-    const tasks = n === 1 ? "1 task is" : `${n} tasks are`;
-    const when = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
-    const rest = when ? ` with others; the first may come free at ${when}.` : " with others.";
-    return ["Nothing left for you now.", tasks + rest, "This page looks again by itself."];
+    return idleLines(this.data.waiting, this.storage.items.size);
   }
 
   // ---- keys
@@ -353,6 +386,10 @@ class Ranker {
     else if (["ArrowLeft", "ArrowUp", "k"].includes(key)) this.move(-1);
     else if (key === "u" || key === "Backspace") this.undo();
     else if (key === "s") this.openSkip();
+    else if (key === "w") this.placeRest();
+    else if (key === "x") {
+      if (!event.repeat) this.none();
+    }
     else if (key === "Enter" && !(origin instanceof HTMLButtonElement)) {
       if (!event.repeat) this.submit();
     } else return key === "r" || key === "c"; // Streamlit's own keys: rerun, clear cache
@@ -366,12 +403,5 @@ class Ranker {
     else if (key === "Enter" && !isButton && !event.repeat) this.skip(this.view.chosenReason());
     else return key === "r" || key === "c";
     return true;
-  }
-
-  // The first drawing may take the focus from a link; later ones only from ourselves or from nowhere.
-  mayTakeFocus(isFirst) {
-    const active = document.activeElement;
-    if (!isControl(active)) return true; // the page itself, or what holds our shadow root
-    return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
   }
 }

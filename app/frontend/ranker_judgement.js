@@ -26,7 +26,13 @@ export function groups(ranks) {
   return [...found.keys()].sort((a, b) => a - b).map((rank) => found.get(rank));
 }
 
-export const orderText = (ranks) => groups(ranks).map((places) => places.map(letter).join(" = ")).join(" > ");
+export function orderText(ranks, rest = []) {
+  const words = groups(ranks).map((places) => {
+    const isRest = rest.length > 0 && rest.includes(places[0]);
+    return isRest ? `the rest (${places.map(letter).join(", ")})` : places.map(letter).join(" = ");
+  });
+  return words.join(" > ");
+}
 
 export function tiedWith(ranks, place) {
   if (ranks[place] === null) return [];
@@ -65,6 +71,23 @@ export function draftRanks(draft, task) {
     JSON.stringify(draft.display_order) === JSON.stringify(task.display_order);
   if (!fits) return null;
   return draft.ranks.map((rank) => (Number.isInteger(rank) && rank >= 1 && rank <= n ? rank : null));
+}
+
+// All that is not placed is put last together, "worse, in no order". Null if nothing is placed, or nothing is left.
+export function withRest(ranks) {
+  const rest = ranks.flatMap((rank, place) => (rank === null ? [place] : []));
+  if (!rest.length || rest.length === ranks.length) return null;
+  const dense = denseRanks(ranks);
+  const last = Math.max(...dense.filter((rank) => rank !== null)) + 1;
+  return { ranks: dense.map((rank) => rank ?? last), rest: rest.length > 1 ? rest : [] }; // one alone has its place
+}
+
+// A draft's rest fits if it is just those that have the last rank.
+export function draftRest(draft, ranks) {
+  const last = Math.max(...ranks);
+  const rest = ranks.flatMap((rank, place) => (rank === last ? [place] : []));
+  const isWhole = isComplete(ranks) && Array.isArray(draft?.rest) && draft.rest.length < ranks.length;
+  return isWhole && JSON.stringify(draft.rest) === JSON.stringify(rest) ? rest : [];
 }
 
 export const newerDraft = (a, b) => (!a ? b : !b ? a : a.at >= b.at ? a : b);

@@ -30,3 +30,20 @@ export const isControl = (element) =>
 
 export const isDialogOpen = (own) =>
   [...document.querySelectorAll("[role=dialog], dialog[open]")].some((dialog) => dialog !== own);
+
+// The first drawing may take the focus from a link; later ones only from ourselves or from nowhere.
+export function mayTakeFocus(isFirst) {
+  const active = document.activeElement;
+  if (!isControl(active)) return true; // the page itself, or what holds our shadow root
+  return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
+}
+
+// What stands on the page while there is nothing to rank, and why.
+export function idleLines({ n, first_free_at: at }, nSending) {
+  if (nSending) return ["One moment: the next task is on its way."];
+  if (!n) return ["Nothing left for you now.", "You have answered every task that is open to you. Thank you!"];
+  const tasks = n === 1 ? "1 task is" : `${n} tasks are`;
+  const when = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+  const rest = when ? ` with others; the first may come free at ${when}.` : " with others.";
+  return ["Nothing left for you now.", tasks + rest, "This page looks again by itself."];
+}

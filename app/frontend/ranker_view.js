@@ -12,6 +12,8 @@ const KEYS = [
   ["↑ ← k", "mark the one before"],
   ["u ⌫", "take the last step back"],
   ["Enter", "submit when every response has a rank"],
+  ["w", "place all that is left as worse, in no order (where the project allows it)"],
+  ["x x", "no response is acceptable: an answer of its own"],
   ["s", "skip this task, with a reason"],
   ["?", "show or close this list"],
 ];
@@ -66,7 +68,10 @@ export class View {
     this.undoButton = this.button("Undo", "plain", () => this.actions.undo(), "u");
     this.skipButton = this.button("Skip", "plain", () => this.actions.openSkip(), "s");
     this.submitButton = this.button("Submit", "primary", () => this.actions.submit(), "⏎");
-    const buttons = this.make("div", "buttons", [this.undoButton, this.skipButton, this.submitButton]);
+    this.restButton = this.button("The rest is worse", "plain", () => this.actions.placeRest(), "w");
+    this.noneButton = this.button("None acceptable", "plain", () => this.actions.none(), "x");
+    const all = [this.undoButton, this.restButton, this.noneButton, this.skipButton, this.submitButton];
+    const buttons = this.make("div", "buttons", all);
     this.row = this.make("div", "row", [this.make("div", "state", [this.order, this.hint]), buttons]);
     this.skipForm = this.buildSkipForm();
     this.dock = this.make("div", "dock", [this.skipForm, this.row]);
@@ -116,7 +121,8 @@ export class View {
 
   // ---- what is shown
 
-  showProject(project, guidelines) {
+  showProject(project, guidelines, allowPartial) {
+    this.restButton.hidden = !allowPartial;
     this.title.textContent = project.name;
     this.guidelines.textContent = guidelines;
     this.guidelinesButton.hidden = !guidelines.trim();
@@ -146,6 +152,10 @@ export class View {
         return this.make("div", `message ${message.role}`, [role, this.text(message.content)]);
       }),
     );
+    if (task.facts) {
+      const role = this.make("span", "role", [], "Reference facts, not shown to the model");
+      this.prompt.append(this.make("div", "message facts", [role, this.text(task.facts)]));
+    }
     this.cards.replaceChildren(...task.responses.map((_, place) => this.card(task, place, task.responses.length)));
     const n = task.responses.length;
     this.cards.classList.toggle("thirds", n === 3 || n > 4);
@@ -161,14 +171,15 @@ export class View {
     this.idle.replaceChildren(...lines.map((line, n) => this.make(n ? "p" : "h2", "", [], line)));
   }
 
-  // ranks by display place, and which place is marked
-  paint(ranks, marked) {
-    [...this.cards.children].forEach((card, place) => this.paintCard(card, ranks, place, place === marked));
+  // ranks by display place, which place is marked, and which places are a rest in no order
+  paint(ranks, marked, rest = []) {
+    [...this.cards.children].forEach((card, place) => this.paintCard(card, ranks, place, place === marked, rest));
     const chips = [];
     groups(ranks).forEach((places, n) => {
       if (n) chips.push(this.make("span", "sign", [], ">"));
       places.forEach((place, m) => {
-        if (m) chips.push(this.make("span", "sign", [], "="));
+        if (m) chips.push(this.make("span", "sign", [], rest.includes(place) ? "," : "="));
+        else if (rest.includes(place)) chips.push(this.make("span", "sign", [], "the rest:"));
         chips.push(this.make("span", "chip", [], letter(place)));
       });
     });
@@ -182,10 +193,11 @@ export class View {
     this.showHint(open.length ? `Still to rank: ${open.join(", ")}` : "Every response has a rank.");
   }
 
-  paintCard(card, ranks, place, isMarked) {
+  paintCard(card, ranks, place, isMarked, rest) {
     const rank = ranks[place];
     const ties = tiedWith(ranks, place);
-    const words = rank === null ? "Not ranked" : `Rank ${rank}${ties.length ? `, tied with ${ties.join(", ")}` : ""}`;
+    const placed = rest.includes(place) ? "Among the rest" : `Rank ${rank}${ties.length ? `, tied with ${ties.join(", ")}` : ""}`;
+    const words = rank === null ? "Not ranked" : placed;
     card.classList.toggle("marked", isMarked);
     card.classList.toggle("ranked", rank !== null);
     card.tabIndex = isMarked ? 0 : -1;

@@ -63,6 +63,7 @@ def surface_data(who: Person, work: Work, acks: list[Ack], *, with_drafts: bool)
         "person": who.id,
         "project": {"id": work.project.id, "name": work.project.name},
         "guidelines": work.project.guidelines,
+        "allow_partial": work.project.settings.allow_partial,
         "skip_reasons": list(work.project.skip_reasons),
         "n_done": work.n_done,
         "tasks": [_task_data(each, with_draft=with_drafts) for each in work.assignments],
@@ -93,6 +94,7 @@ def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
         "display_order": list(each.display_order),
         "prompt": [{"role": message["role"], "content": message["content"]} for message in each.task.messages],
         "responses": [response.text for response in shown],
+        "facts": each.task.facts,
         "badges": [[BADGES[name] for name in response.badges] for response in shown],
         "draft": each.draft if with_draft else None,
     }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of
+from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of, eventually
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.records import RankingStatus
-from data.tasks import get_task
+from data.label_settings import LabelSettings
+from data.projects import set_settings
+from data.prompts import prompt_id_of
+from data.records import NewPrompt, NewResponse, RankingStatus
+from data.tasks import add_task, get_task
 
 # ---- the keyboard
 
@@ -200,3 +203,54 @@ def test_skip_in_own_words(work: Work, ranking: RankingPage) -> None:
     ranking.page.keyboard.press("Enter")
     (stored,) = work.stored(1)
     assert stored.skip_reason == words
+
+
+def test_the_rest_is_worse(work: Work, ranking: RankingPage) -> None:
+    expect(ranking.page.get_by_role("button", name="The rest is worse")).to_be_hidden()
+    ranking.press("1 w")
+    assert ranking.order() == "A", "the project does not allow it"
+    with work.store.begin() as tx:
+        set_settings(tx, work.project.id, settings=LabelSettings(allow_partial=True))
+    ranking.page.reload()
+    ranking.ready()
+    assert ranking.order() == "A"
+    ranking.press("w")
+    assert ranking.order() == "A > the rest: B , C"
+    assert ranking.standings() == ["Rank 1", "Among the rest", "Among the rest"]
+    ranking.press("u")
+    assert ranking.order() == "A"
+    ranking.page.get_by_role("button", name="The rest is worse").click()
+    eventually(work.drafts, is_good=lambda found: bool(found and found[0].get("rest") == [1, 2]))
+    ranking.page.reload()
+    ranking.ready()
+    assert ranking.order() == "A > the rest: B , C"
+    ranking.press("j 2")  # a rank of one of the rest: the other is open again
+    assert ranking.standings().count("Not ranked") == 1
+    ranking.press("u Enter")
+    (found,) = work.stored(1)
+    assert by_place(found) == [1, 2, 2]
+    assert found.detail.unplaced == tuple(sorted(found.display_order[1:]))
+
+
+def test_no_response_is_acceptable_takes_the_same_gesture_twice(work: Work, ranking: RankingPage) -> None:
+    ranking.press("x")
+    expect(ranking.hint).to_contain_text("Press x again")
+    ranking.press("1 x")  # a rank takes the first one back
+    expect(ranking.hint).to_contain_text("Press x again")
+    assert work.rankings() == []
+    ranking.press("x")
+    (found,) = work.stored(1)
+    assert (found.status, found.ranks) == (RankingStatus.UNACCEPTABLE, None)
+    expect(ranking.progress).to_have_text("1 ranked")
+
+
+def test_facts_stand_beside_the_prompt(work: Work, ranking: RankingPage) -> None:
+    project = make_project(work.store)
+    with work.store.begin() as tx:
+        new = NewPrompt(({"role": "user", "content": "Who wrote it?"},), facts="Written by Ada in 1843")
+        prompt_id = prompt_id_of(tx, project.id, new)
+        add_task(tx, project.id, prompt_id, [NewResponse("Ada"), NewResponse("Bob")], slots=1)
+    ranking.open(f"{work.server.url}/rank?project={project.id}")
+    facts = ranking.page.locator(".ranker .prompt .facts")
+    expect(facts).to_contain_text("Reference facts, not shown to the model")
+    expect(facts).to_contain_text("Written by Ada in 1843")
