@@ -6,10 +6,12 @@ from typing import Any
 
 import factories as make
 import pytest
+from cli_runner import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import NotFound
+from data.paths import Home
 from data.records import Assignment, Person, Project
 from data.store import Store
 from labeling import checks
@@ -122,7 +124,26 @@ def test_a_project_without_answers_has_an_empty_table(store: Store) -> None:
         annotator_table(store, "nowhere")
 
 
-@given(st.lists(st.integers(0, 400).map(lambda tenths: tenths * 3.0)))
+@given(st.lists(st.integers(0, 12).map(lambda number: number * 20.0)))
 def test_the_busiest_minute_is_what_counting_from_each_answer_gives(times: list[float]) -> None:
     by_hand = max((sum(start <= time < start + 60 for time in times) for start in times), default=0)
     assert busiest_minute(times) == by_hand
+
+
+def test_the_word_annotators(sqlite_store: Store, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    cli, project = Cli(home.root, capsys), make.make_project(sqlite_store, "Trial")
+    assert cli("annotators", "Trial").out == "no answer yet\n"
+    ann = make.make_person(sqlite_store, name="Ann")
+    for number in range(15):
+        make.make_task(
+            sqlite_store, project, f"{number} short", f"{number} somewhat longer", f"{number} most of all here"
+        )
+        send(sqlite_store, ann, project, ranks=[1, 2, 3], duration_ms=20_000)
+    make.make_task(sqlite_store, project, "same", "size")
+    send(sqlite_store, ann, project, skip_reason="no idea")
+    lines = cli("annotators", "Trial").out.splitlines()
+    assert lines[1].split()[:8] == ["Ann", "15", "0", "1", "0", "20.0", "0", "of"]
+    assert " <0.0001 " in lines[1]  # always the first place
+    [row] = cli.make("annotators", "Trial")
+    assert row["position"]["observed"] == [15.0, 0.0, 0.0]
+    assert row["length"]["n"] <= 15

@@ -46,6 +46,7 @@ def test_a_ranking_with_all_tied_says_nothing() -> None:
 def test_no_test_is_made_of_too_few() -> None:
     assert position_bias([first_at(0, 4)] * 19).p_value is None  # 19/4 < 5 expected at each place
     assert position_bias([first_at(0, 4)] * 20).p_value is not None
+    assert position_bias([first_at(0, 3)] * 15).p_value is not None
     assert position_bias([]).chi_square is None
     # The fourth place has its own expectation: 4 rankings of four make 1 of it, whatever the others.
     mixed = position_bias([first_at(0, 2)] * 100 + [first_at(0, 4)] * 4)
