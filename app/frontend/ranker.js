@@ -207,6 +207,7 @@ class Ranker {
 
   mark(place) {
     if (!this.task || place === this.marked) return;
+    this.isSureOfNone = false;
     this.marked = place;
     this.paint();
   }
@@ -255,13 +256,15 @@ class Ranker {
       return;
     }
     this.isSureOfNone = true;
-    const words = "No response is acceptable? Press x again to send that; any rank takes it back.";
+    const words = "No response is acceptable? Once more (x, or the button) sends that; a rank takes it back.";
     this.view.showHint(words, true);
     this.view.say(words);
   }
 
   openSkip() {
     if (!this.task) return;
+    this.isSureOfNone = false;
+    this.paint();
     this.view.openSkip(this.data.skip_reasons);
     this.view.say("Why do you skip this task? Choose a reason, Enter skips, Escape goes back.");
   }

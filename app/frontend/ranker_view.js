@@ -68,7 +68,7 @@ export class View {
     this.undoButton = this.button("Undo", "plain", () => this.actions.undo(), "u");
     this.skipButton = this.button("Skip", "plain", () => this.actions.openSkip(), "s");
     this.submitButton = this.button("Submit", "primary", () => this.actions.submit(), "⏎");
-    this.restButton = this.button("The rest is worse", "plain", () => this.actions.placeRest(), "w");
+    this.restButton = this.button("Rest is worse", "plain", () => this.actions.placeRest(), "w");
     this.noneButton = this.button("None acceptable", "plain", () => this.actions.none(), "x");
     const all = [this.undoButton, this.restButton, this.noneButton, this.skipButton, this.submitButton];
     const buttons = this.make("div", "buttons", all);

@@ -206,7 +206,7 @@ def test_skip_in_own_words(work: Work, ranking: RankingPage) -> None:
 
 
 def test_the_rest_is_worse(work: Work, ranking: RankingPage) -> None:
-    expect(ranking.page.get_by_role("button", name="The rest is worse")).to_be_hidden()
+    expect(ranking.page.get_by_role("button", name="Rest is worse")).to_be_hidden()
     ranking.press("1 w")
     assert ranking.order() == "A", "the project does not allow it"
     with work.store.begin() as tx:
@@ -219,7 +219,7 @@ def test_the_rest_is_worse(work: Work, ranking: RankingPage) -> None:
     assert ranking.standings() == ["Rank 1", "Among the rest", "Among the rest"]
     ranking.press("u")
     assert ranking.order() == "A"
-    ranking.page.get_by_role("button", name="The rest is worse").click()
+    ranking.page.get_by_role("button", name="Rest is worse").click()
     eventually(work.drafts, is_good=lambda found: bool(found and found[0].get("rest") == [1, 2]))
     ranking.page.reload()
     ranking.ready()
@@ -234,9 +234,11 @@ def test_the_rest_is_worse(work: Work, ranking: RankingPage) -> None:
 
 def test_no_response_is_acceptable_takes_the_same_gesture_twice(work: Work, ranking: RankingPage) -> None:
     ranking.press("x")
-    expect(ranking.hint).to_contain_text("Press x again")
-    ranking.press("1 x")  # a rank takes the first one back
-    expect(ranking.hint).to_contain_text("Press x again")
+    expect(ranking.hint).to_contain_text("Once more (x, or the button) sends that")
+    ranking.press("j x")  # a move takes the first one back
+    ranking.press("s Escape x")  # and so does a look at the skip form
+    ranking.press("1 x")  # and a rank
+    expect(ranking.hint).to_contain_text("Once more (x, or the button) sends that")
     assert work.rankings() == []
     ranking.press("x")
     (found,) = work.stored(1)
