@@ -45,7 +45,8 @@ def _lines(report: Report) -> list[str]:
     ]  # fmt: skip
     lines = table(rows, ("MODEL", "AGAINST", "WINS", "TIES", "LOSSES", "RATE", "95 %", "PROMPTS"))
     ranks = [(each.model, f"{each.value:+.2f}", _interval(each.interval, 1, "")) for each in strengths]
-    lines += ["", *table(ranks, ("MODEL", "STRENGTH", "95 %")), ""]
+    apart = ["no strengths: no chain of comparisons leads from each model to each other"]
+    lines += ["", *(table(ranks, ("MODEL", "STRENGTH", "95 %")) if ranks else apart), ""]
     lines.append(
         f"{report.n_rankings} rankings, {report.n_unacceptable} without an acceptable response, {report.n_skipped} "
         f"skips; {report.n_same} prompts to which all models said the same are not in it"

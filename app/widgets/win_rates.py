@@ -82,7 +82,10 @@ def win_rates(project: Project) -> None:
         f"acceptable (a tie), {count(report.n_skipped, 'skip')}; {count(report.n_same, 'prompt')} to which all models "
         "said the same not in it."
     )
-    st.altair_chart(_chart(report, names), key=f"{KEY}.chart")
+    if report.rates.strengths:
+        st.altair_chart(_chart(report, names), key=f"{KEY}.chart")
+    else:
+        st.caption("No strengths: no chain of comparisons leads from each model to each other.")
 
 
 def _table(report: Report, names: dict[str, str]) -> pd.DataFrame:
