@@ -210,6 +210,7 @@ class NewRanking:
     detail: Detail = field(default_factory=Detail)
     duration_ms: int | None = None
     source: str = "app"
+    guidelines_version: int | None = None  # the one that the annotator saw; None: the current one
 
 
 @dataclass(frozen=True)

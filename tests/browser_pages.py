@@ -60,8 +60,8 @@ class RankingPage:
         return self.page.locator(".ranker .standing").all_inner_texts()
 
     def order(self) -> str:
-        """What the strip shows: `B > A = C`, those without a rank left out."""
-        return " ".join(self.page.locator(".ranker .order > *:not(.rest)").all_inner_texts())
+        """What the strip shows: `B > A = C`, those without a rank left out, or `B > A > the rest`."""
+        return " ".join(self.page.locator(".ranker .order > *:not(.left)").all_inner_texts())
 
     def marked(self) -> str:
         return self.page.locator(".ranker .card.marked .letter").inner_text()

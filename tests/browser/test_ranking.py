@@ -102,7 +102,7 @@ def test_ranks_above_nine_have_letters(work: Work, new_page: NewPage) -> None:
     make_task(work.store, project, *[f"text {n}" for n in range(12)])
     work.project = project
     ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
-    ranking.press("c b a 9 8 7 6 5 4 3 2 1")
+    ranking.press("l e t 9 8 7 6 5 4 3 2 1")
     assert ranking.order() == "L > K > J > I > H > G > F > E > D > C > B > A"
     ranking.press("Enter")
     assert by_place(work.stored(1)[0]) == list(range(12, 0, -1))
