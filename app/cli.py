@@ -62,7 +62,18 @@ def main(words: list[str] | None = None) -> int:
 
 def build_parser() -> WordParser:
     """The parser of all words."""
-    from app.commands import agreement, comparison, imports, people, projects, runs, services, snapshots, upkeep
+    from app.commands import (
+        agreement,
+        annotators,
+        comparison,
+        imports,
+        people,
+        projects,
+        runs,
+        services,
+        snapshots,
+        upkeep,
+    )
     from app.commands.common import WordParser
 
     parser = WordParser(
@@ -71,7 +82,7 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    for module in (services, projects, imports, runs, snapshots, agreement, comparison, people, upkeep):
+    for module in (services, projects, imports, runs, snapshots, agreement, annotators, comparison, people, upkeep):
         module.add_words(all_words)
     return parser
 

@@ -111,7 +111,7 @@ def is_empty(text: str) -> bool:
 
 def is_echo(prompt: str, text: str) -> bool:
     """Whether the response says nothing but the prompt: the same words, or nine of ten in one run of most of it."""
-    asked, said = _words(prompt), _words(text)
+    asked, said = words_of(prompt), words_of(text)
     if not said or not asked:
         return False
     if said == asked:
@@ -150,12 +150,13 @@ def _script_of(char: str) -> str:
     return "HAN" if name in ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA") else name
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """The words of a text; in writing without spaces, its signs."""
     return _WORD.findall(text)
 
 
 def _shingles(text: str) -> set[tuple[str, ...]]:
-    words = _words(text)
+    words = words_of(text)
     if len(words) < _SHORT:
         return set()
     return {tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)}

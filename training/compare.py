@@ -76,7 +76,12 @@ def answers(
         pairs = [(prompt.messages, text) for prompt, text in zip(owners, texts, strict=True)]
         scores = scorer.score(pairs).tolist() if scorer is not None else [None] * len(pairs)
         for prompt, each, text, score in zip(owners, drawn, texts, scores, strict=True):
-            row = {"prompt": prompt.messages[-1]["content"], "side": side, "model": name, "response": text}
+            row: dict[str, Any] = {
+                "prompt": prompt.messages[-1]["content"],
+                "side": side,
+                "model": name,
+                "response": text,
+            }
             row |= {"messages": list(prompt.messages), "revision": sampler.source.revision}
             rows.append(row | {"score": score, "n_tokens": len(each.ids), "ended": each.has_ended})
     return rows

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.commands.common import Context, Outcome, add_word, as_document, table
-from labeling.agreement import Figure, project_agreement
+
+if TYPE_CHECKING:
+    from labeling.agreement import Figure
 
 _FIGURES = {
     "pairs_with_ties": "pair agreement, ties included",
@@ -22,6 +24,8 @@ def add_words(words: Any) -> None:
 
 
 def show(arguments: argparse.Namespace, context: Context) -> Outcome:
+    from labeling.agreement import project_agreement  # pandas with it, which other words have no use for
+
     found = project_agreement(context.store, context.project(arguments.project).id)
     lines = [
         f"{found.n_units:,} pairs of {found.n_tasks:,} tasks were compared by two people or more "

@@ -6,8 +6,9 @@ from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, byte
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.records import RankingStatus
-from data.tasks import get_task
+from data.prompts import prompt_id_of
+from data.records import NewPrompt, NewResponse, RankingStatus
+from data.tasks import add_task, get_task
 
 # ---- the keyboard
 
@@ -200,3 +201,15 @@ def test_skip_in_own_words(work: Work, ranking: RankingPage) -> None:
     ranking.page.keyboard.press("Enter")
     (stored,) = work.stored(1)
     assert stored.skip_reason == words
+
+
+def test_facts_stand_beside_the_prompt(work: Work, ranking: RankingPage) -> None:
+    project = make_project(work.store)
+    with work.store.begin() as tx:
+        new = NewPrompt(({"role": "user", "content": "Who wrote it?"},), facts="Written by Ada in 1843")
+        prompt_id = prompt_id_of(tx, project.id, new)
+        add_task(tx, project.id, prompt_id, [NewResponse("Ada"), NewResponse("Bob")], slots=1)
+    ranking.open(f"{work.server.url}/rank?project={project.id}")
+    facts = ranking.page.locator(".ranker .prompt .facts")
+    expect(facts).to_contain_text("Reference facts, not shown to the model")
+    expect(facts).to_contain_text("Written by Ada in 1843")

@@ -262,13 +262,17 @@ def test_long_work_says_on_a_terminal_how_far_it_is(cli: Cli, tmp_path: Path, mo
 
 @pytest.mark.usefixtures("project")
 def test_settings_are_changed_and_shown(cli: Cli, tmp_path: Path) -> None:
+    reasons = tmp_path / "reasons.txt"
+    reasons.write_text("Rude\n\nToo long\n", encoding="utf-8")
     flags = tmp_path / "flags.txt"
-    flags.write_text("Rude\n\nToo long\n", encoding="utf-8")
-    made = cli.make("project", "set", "Trial", "--set", "ask_quality=true", "task_order=random", "--flags", flags)
-    assert (made["settings"]["ask_quality"], made["settings"]["task_order"]) == (True, "random")
-    assert made["flags"] == ["Rude", "Too long"]
-    again = cli.make("project", "set", "Trial", "--set", "ask_quality=false")
-    assert (again["settings"]["ask_quality"], again["settings"]["task_order"]) == (False, "random")
+    flags.write_text("Wrong\nOff topic\n", encoding="utf-8")
+    lists = ("--skip-reasons", reasons, "--flags", flags)
+    made = cli.make("project", "set", "Trial", "--set", "allow_partial=true", "task_order=random", *lists)
+    assert made["flags"] == ["Wrong", "Off topic"]
+    assert (made["settings"]["allow_partial"], made["settings"]["task_order"]) == (True, "random")
+    assert made["skip_reasons"] == ["Rude", "Too long"]
+    again = cli.make("project", "set", "Trial", "--set", "allow_partial=false")
+    assert (again["settings"]["allow_partial"], again["settings"]["task_order"]) == (False, "random")
     shown = cli("project", "show", "Trial").out
     assert "settings that differ from the defaults:\n  task_order: random\n" in shown
     other = cli.make("project", "create", "Other", "--set", "allow_partial=true")
@@ -281,8 +285,8 @@ def test_settings_are_changed_and_shown(cli: Cli, tmp_path: Path) -> None:
     [
         (["Trial"], "nothing to change: give --set"),
         (["Trial", "--set", "task_order=best"], "task_order = 'best': one of in_order, random is needed"),
-        (["Trial", "--set", "ask_qualty=true"], "did you mean 'ask_quality'?"),
-        (["Trial", "--flags", "no-such-file"], "no-such-file"),
+        (["Trial", "--set", "alow_partial=true"], "did you mean 'allow_partial'?"),
+        (["Trial", "--skip-reasons", "no-such-file"], "no-such-file"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(cli: Cli, words: list[str], expected: str) -> None:

@@ -27,7 +27,7 @@ from data.store import Store
 
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
-    "agreement", "backup", "comparison", "doctor",
+    "agreement", "annotators", "backup", "comparison", "doctor",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_every_word_takes_home_store_and_json() -> None:
             seen.append(words)
             assert {"--home", "--store", "--json"} <= set(parser._option_string_actions), words
             assert parser.get_default("handler") is not None, words
-    assert len(seen) == 32
+    assert len(seen) == 33
     assert {words[0] for words in seen} == set(WORDS)
 
 
@@ -100,6 +100,7 @@ def every_word(store: Store, home: Home, tmp_path: Path) -> list[list[str]]:
     (tmp_path / "r.jsonl").write_text('{"prompt": "new", "responses": ["a", "b"], "ranks": [1, 2]}\n')
     return [
         ["project", "create", "Another"], ["project", "list"], ["project", "show", project],
+        ["annotators", project],
         ["import", "prompts", str(tmp_path / "p.jsonl"), "--project", project],
         ["import", "responses", str(tmp_path / "r.jsonl"), "--project", project],
         ["import", "rankings", str(tmp_path / "r.jsonl"), "--project", project],

@@ -639,3 +639,36 @@ def test_tasks_in_random_order_come_in_that_order_for_everybody(store: Store) ->
         set_settings(tx, project.id, settings=LabelSettings())
         turns = {row.turn for row in tx.rows(sa.select(slot.c.turn))}
     assert turns == {0.0}
+
+
+def test_no_response_is_acceptable_is_an_answer_of_its_own(store: Store) -> None:
+    project, ann = make.make_project(store), make.make_person(store)
+    make.make_task(store, project)
+    (given,) = next_work(store, ann, project.id).assignments
+    both = submit(store, ann, answer(given, unacceptable=True))
+    assert (both.outcome, both.reason[:9]) == (SubmitOutcome.REFUSED, "an answer")
+    assert submit(store, ann, answer(given) | {"ranks": None, "unacceptable": True}).outcome is SubmitOutcome.STORED
+    (found,) = stored(store, project)
+    assert (found.status, found.ranks, found.skip_reason) == (RankingStatus.UNACCEPTABLE, None, None)
+    with store.read() as tx:
+        counts = project_counts(tx, project.id)
+    assert (counts["unacceptable"], counts["rankings"], counts["skips"]) == (1, 0, 0)
+    assert (counts["slots_done"], counts["tasks_set_aside"]) == (1, 0)  # unlike a skip it fills the slot
+    assert next_work(store, ann, project.id).n_done == 1
+
+
+def test_a_rest_in_no_order_is_stored_as_just_that(store: Store) -> None:
+    project, ann = make.make_project(store), make.make_person(store)
+    make.make_task(store, project, "a", "b", "c", "d")
+    (given,) = next_work(store, ann, project.id, shuffle=lambda _: [2, 0, 3, 1]).assignments
+    sent = answer(given, [2, 1, 2, 2], unplaced=[0, 2, 3])
+    refused = submit(store, ann, sent)
+    assert (refused.outcome, refused.reason) == (SubmitOutcome.REFUSED, "this project wants every response placed")
+    with store.begin() as tx:
+        set_settings(tx, project.id, settings=LabelSettings(allow_partial=True))
+    for wrong in ([0, 2], [1], [0, 1, 2, 3], "all", [0, 2, 9]):
+        assert submit(store, ann, sent | {"unplaced": wrong}).outcome is SubmitOutcome.REFUSED
+    assert submit(store, ann, sent).outcome is SubmitOutcome.STORED
+    (found,) = stored(store, project)
+    assert found.ranks == (1, 2, 2, 2)  # place 1 shows position 0
+    assert found.detail.unplaced == (1, 2, 3)
