@@ -244,13 +244,26 @@ def _make_engine(url: str, begin: str, more: tuple[str, ...]) -> sa.Engine:
     def _set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
         for pragma in (*_PRAGMAS, *more):
-            connection.execute(f"PRAGMA {pragma}")
+            _set_pragma(connection, pragma)
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _set_pragma(connection: Any, pragma: str) -> None:
+    """Turning on the write-ahead log fails at once where others do the same, whatever the busy timeout: try again."""
+    end = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}")
+            return
+        except sqlite_module().OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager

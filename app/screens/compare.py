@@ -46,9 +46,9 @@ def render() -> None:
     with store().read() as tx:
         runs = list_runs(tx, project_id=project.id, kinds=(RunKind.COMPARE,), limit=20)
         labels = {run.id: _run_label(tx, run) for run in runs}
+    win_rates(project)
     with st.expander("New comparison", expanded=not runs, icon=":material/compare:", key=f"{KEY}.new"):
         _form(project, who.id)
-    win_rates(project)
     if not runs:
         return
     from_address(f"{KEY}.run", "run", [run.id for run in runs])

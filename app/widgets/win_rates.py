@@ -11,7 +11,6 @@ import streamlit as st
 from app.context import PROJECT_KEY, require, store
 from app.widgets.models import model_name
 from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
-from app.widgets.problems import plain
 from app.widgets.words import count, short_id
 from data.records import Project, Role, Run
 from data.tasks import models_of_project
@@ -90,8 +89,8 @@ def _table(report: Report, names: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "model": plain(names.get(each.first, each.first)),
-                "against": plain(names.get(each.second, each.second)),
+                "model": names.get(each.first, each.first),
+                "against": names.get(each.second, each.second),
                 "wins": each.wins,
                 "ties": each.ties,
                 "losses": each.losses,
@@ -118,5 +117,5 @@ def _chart(report: Report, names: dict[str, str]) -> Any:
     reach = alt.X("low:Q", title="Strength, with its 95 % interval")
     base = alt.Chart(pd.DataFrame(rows)).properties(height=60 + 36 * len(rows))
     facts = ["model", "strength", "low", "high"]
-    bars = base.mark_rule(strokeWidth=2).encode(x=reach, x2="high:Q", y=model)
-    return bars + base.mark_point(filled=True, size=90).encode(x="strength:Q", y=model, tooltip=facts)
+    bars = base.mark_rule(strokeWidth=2, color="gray").encode(x=reach, x2="high:Q", y=model)
+    return bars + base.mark_point(filled=True, size=90, opacity=1).encode(x="strength:Q", y=model, tooltip=facts)

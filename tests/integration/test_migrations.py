@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from alembic.runtime.migration import MigrationContext
 
 import data.migrate
 from data.columns import metadata
+from data.engine import sqlite_module
 from data.errors import Conflict, StoreTooNew, StoreUnavailable
 from data.label_settings import LabelSettings
 from data.migrate import current_revision, upgrade
@@ -273,6 +275,22 @@ def test_several_processes_may_open_a_new_store_at_once(store: Store, tmp_path: 
         pool.close()
         pool.join()
     assert found == [HEAD] * 6
+
+
+def test_a_store_that_somebody_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    """Before its first switch to the write-ahead log, a writer makes that switch fail at once for everybody else."""
+    file = tmp_path / "new.db"
+    maker = sqlite_module().connect(file, isolation_level=None, check_same_thread=False)
+    maker.execute("create table made (x)")
+    maker.execute("begin immediate")
+    maker.execute("insert into made values (1)")
+    release = threading.Timer(0.5, maker.execute, ("commit",))
+    release.start()
+    store = open_store(f"sqlite:///{file}")
+    release.join()
+    assert current_revision(store) == HEAD
+    store.close()
+    maker.close()
 
 
 def test_the_migrations_are_found_where_the_package_lies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def _compared(store: Store) -> Run:
     rows = [
         {"messages": [{"role": "user", "content": f"prompt {n}"}], "prompt": f"prompt {n}", "side": side,
          "model": model, "response": "the same" if n == 3 else f"{model} {n}"}
-        for side, model in (("a", "sft"), ("b", "ppo")) for n in range(4)
+        for side, model in (("a", "sft-model"), ("b", "ppo")) for n in range(4)
     ]  # fmt: skip
     return make_finished_run(store, RunKind.COMPARE, rows, make_project(store))
 
@@ -146,7 +146,7 @@ def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, open_app: Any
     app.run()
     assert not app.exception
     row = app.dataframe[0].value.iloc[0]
-    assert (row["model"], row["against"], row["prompts"]) == ("ppo", "sft", 3)
+    assert (row["model"], row["against"], row["prompts"]) == ("ppo", "sft-model", 3)
     assert (row["wins"], row["ties"], row["rate"]) == (2 / 3, 1 / 3, 2 / 3 + 1 / 6)
     assert any("1 prompt to which all models said the same not in it" in each.value for each in app.caption)
 
