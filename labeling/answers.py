@@ -76,7 +76,7 @@ def _ranks(
     if rest in (None, []):
         return ranks_in_stored_order(ranks, order), ()
     if not allow_partial:
-        raise InvalidInput("this project wants every response placed; rank the rest too")
+        raise InvalidInput("this project wants every response placed")
     last = [place for place, rank in enumerate(ranks) if rank == max(ranks)]
     if not isinstance(rest, list) or rest != last or len(last) == n:
         raise InvalidInput(f"unplaced {rest!r}: the rest is all that shares the last rank, and others come before it")

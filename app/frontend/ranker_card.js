@@ -94,6 +94,11 @@ export class Card {
     for (const box of this.flags.querySelectorAll("input")) box.checked = names.includes(box.value);
   }
 
+  focusFlags() {
+    this.flags.querySelector("input").focus({ preventScroll: true });
+    this.flags.scrollIntoView({ block: "nearest" });
+  }
+
   standingWords({ ranks, rest }) {
     const rank = ranks[this.place];
     if (rank === null) return rest ? "Among the rest, worse" : "Not ranked";

@@ -13,7 +13,9 @@ const SECTIONS = [
 
 class Overlay {
   constructor(label) {
-    this.element = named(make("dialog", "overlay"), "", label);
+    this.title = make("h2", "", [], label);
+    this.title.tabIndex = -1;
+    this.element = named(make("dialog", "overlay", [this.title]), "", label);
   }
 
   get isOpen() {
@@ -21,7 +23,9 @@ class Overlay {
   }
 
   open() {
-    if (!this.isOpen) this.element.showModal();
+    if (this.isOpen) return;
+    this.element.showModal();
+    this.title.focus();
   }
 
   close() {
@@ -35,7 +39,7 @@ export class Help extends Overlay {
     this.lists = make("div", "keys");
     const note = "The same rank for two responses is a tie. Nothing is sent before you submit.";
     const close = button("Close", "primary ready", () => this.close());
-    this.element.append(make("h2", "", [], "Keys"), this.lists, make("p", "", [], note), close);
+    this.element.append(this.lists, make("p", "", [], note), close);
   }
 
   // The keys that hold on a page with this and that.
@@ -77,7 +81,7 @@ export class History extends Overlay {
     const take = button("Take in answers from a file", "quiet", () => this.file.click());
     const buttons = make("div", "buttons", [this.newer, this.older, make("span", "grow"), take, close]);
     this.element.classList.add("history");
-    this.element.append(make("h2", "", [], "Your answers"), this.count, this.list, this.file, buttons);
+    this.element.append(this.count, this.list, this.file, buttons);
   }
 
   start() {
@@ -93,7 +97,7 @@ export class History extends Overlay {
     this.page = page;
     const { n, offset, size, lines } = page;
     const waiting = nUnsent ? ` ${nUnsent} more on the way to the server.` : "";
-    const range = lines.length ? ` ${offset + 1} to ${offset + lines.length}, the newest first.` : "";
+    const range = n > size ? ` ${offset + 1} to ${offset + lines.length}, the newest first.` : "";
     this.count.textContent = (n ? `${n} answered or skipped.${range}` : "You have not answered anything here yet.") + waiting;
     this.list.replaceChildren(...lines.map((line) => make("li", "", [this.line(line)])));
     this.newer.disabled = offset === 0;

@@ -93,8 +93,15 @@ export class Drag {
     const { place, isChip } = this.held;
     const target = this.isOn ? this.find(event.clientX, event.clientY) : undefined;
     this.cancel();
+    if (target !== undefined) this.swallowClick(); // else the handle's card would be marked
     if (target === undefined) this.actions.pick(place); // only a click
     else if (target !== null || isChip) this.actions.drop(place, target);
+  }
+
+  swallowClick() {
+    const swallow = (event) => event.stopPropagation();
+    this.root.addEventListener("click", swallow, { capture: true, once: true });
+    setTimeout(() => this.root.removeEventListener("click", swallow, { capture: true }), 0);
   }
 
   cancel() {

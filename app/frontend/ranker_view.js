@@ -182,7 +182,7 @@ export class View {
   focusMode(mode, place) {
     if (mode === "skip") this.dock.skipForm.focus();
     else if (mode === "none") this.dock.noneNow.focus({ preventScroll: true });
-    else if (mode === "flags") this.cards[place].flags.querySelector("input").focus();
+    else if (mode === "flags") this.cards[place].focusFlags();
     else if (mode === "rationale") this.dock.rationale.focus({ preventScroll: true });
     else this.focusCard(place);
   }
