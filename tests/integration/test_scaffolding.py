@@ -78,7 +78,7 @@ def test_a_skip_is_a_failure_where_skips_are_forbidden(tmp_path: Path) -> None:
         def test_it():
             factories.skip("no browser")
     """
-    assert "1 skipped" in run_tests(tmp_path, code)
+    assert "1 skipped" in run_tests(tmp_path, code, RANKLOOP_FORBID_SKIPS="")
     assert "a skip is forbidden here: no browser" in run_tests(tmp_path, code, RANKLOOP_FORBID_SKIPS="1")
 
 
