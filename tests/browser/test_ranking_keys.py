@@ -14,7 +14,8 @@ def test_no_two_keys_collide_and_none_is_streamlits(ranking: RankingPage) -> Non
     assert ranking.module("ranker_keys", "return it.collisions();") == []
     lines = """
         const more = [["j", "page", "jump"], ["c", "skip", "clear"], ["z", "anywhere", "zoom"]];
-        return it.collisions([...it.KEYS, ...more.map(([key, context, action]) => ({ keys: [key], context, action }))]);"""
+        const lines = more.map(([key, context, action]) => ({ keys: [key], context, action }));
+        return it.collisions([...it.KEYS, ...lines]);"""
     assert sorted(ranking.module("ranker_keys", lines)) == [
         "idle: z is takeBack and zoom",
         "page: j is next and jump",
