@@ -28,6 +28,21 @@ class Hygiene(StrEnum):
     DROP = "drop"
 
 
+# After the metadata that InstructGPT's labellers gave (Ouyang et al. 2022, table 3).
+DEFAULT_FLAGS = (
+    "Fails to follow the instruction",
+    "Inappropriate for a customer assistant",
+    "Makes things up",
+    "Breaks an explicit constraint",
+    "Sexual content",
+    "Violent content",
+    "Encourages harm",
+    "Denigrates a group of people",
+    "Gives harmful advice",
+    "Expresses an opinion",
+    "Expresses a moral judgement",
+)
+
 _SHOWN, _GIVEN, _CLEAN = "What annotators answer", "How tasks are given out", "Sample hygiene"
 
 
@@ -42,6 +57,13 @@ class LabelSettings:
     allow_partial: bool = option(
         False, "one key may place all that is left as worse, in no order: no pair among the rest", group=_SHOWN
     )
+    ask_acceptable: bool = option(False, "ask of each response whether it is acceptable", group=_SHOWN)
+    ask_flags: bool = option(False, "let annotators put the project's flags on a response", group=_SHOWN)
+    ask_quality: bool = option(False, "ask for each response's quality, 1 to 7", group=_SHOWN)
+    ask_strength: bool = option(
+        False, "ask how much better the best is than the next, 1 (negligibly) to 4 (significantly)", group=_SHOWN
+    )
+    ask_rationale: bool = option(False, "offer a field for the reasons behind a ranking", group=_SHOWN)
     task_order: str = option(TaskOrder.IN_ORDER.value, "which task comes next", choices=tuple(TaskOrder), group=_GIVEN)
     on_empty: str = _hygiene(Hygiene.DROP, "a response without a visible character")
     on_echo: str = _hygiene(Hygiene.BADGE, "a response that repeats the prompt")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
-from data.label_settings import LabelSettings, TaskOrder, changed_settings, settings_from
+from data.label_settings import DEFAULT_FLAGS, LabelSettings, TaskOrder, changed_settings, settings_from
 from data.records import Project
 from data.schema import project, prompt, ranking, response, slot, task
 from data.text import clean_text
@@ -37,6 +37,7 @@ def create_project(
     guidelines: str = DEFAULT_GUIDELINES,
     skip_reasons: tuple[str, ...] = DEFAULT_SKIP_REASONS,
     max_skips: int = 3,
+    flags: tuple[str, ...] = DEFAULT_FLAGS,
     settings: LabelSettings = LabelSettings(),  # noqa: B008 (frozen)
     nonce: str | None = None,
 ) -> Project:
@@ -61,6 +62,7 @@ def create_project(
         "guidelines_version": 1,
         "skip_reasons": json.dumps([clean_text(reason) for reason in skip_reasons], ensure_ascii=False),
         "max_skips": max_skips,
+        "flags": json.dumps([clean_text(flag) for flag in flags], ensure_ascii=False),
         "settings": json.dumps(changed_settings(settings)),
         "export_key": secrets.token_hex(16),
         "nonce": nonce,
@@ -104,12 +106,13 @@ def set_settings(
     project_id: str,
     *,
     settings: LabelSettings | None = None,
+    flags: tuple[str, ...] | None = None,
     skip_reasons: tuple[str, ...] | None = None,
 ) -> Project:
     """Change what a project asks of its annotators; what is None stays. Answers that are stored stay as they are.
 
     Another order of tasks counts from now on: what is open is put in that order.
-    Raises NotFound, and InvalidInput for no reason to skip, or an empty one.
+    Raises NotFound, and InvalidInput for an empty name in a list or no reason to skip.
     """
     before = get_project(tx, project_id)
     values: dict[str, str] = {}
@@ -117,11 +120,12 @@ def set_settings(
         values["settings"] = json.dumps(changed_settings(settings))
         if settings.task_order != before.settings.task_order:
             _redraw_turns(tx, project_id, settings.task_order)
-    if skip_reasons is not None:
-        cleaned = list(dict.fromkeys(clean_text(each).strip() for each in skip_reasons))
-        if "" in cleaned or not cleaned:
-            raise InvalidInput("skip reasons: each needs words, and there must be a reason to skip")
-        values["skip_reasons"] = json.dumps(cleaned, ensure_ascii=False)
+    for name, names in (("flags", flags), ("skip_reasons", skip_reasons)):
+        if names is not None:
+            cleaned = list(dict.fromkeys(clean_text(each).strip() for each in names))
+            if "" in cleaned or (name == "skip_reasons" and not cleaned):
+                raise InvalidInput(f"{name.replace('_', ' ')}: each needs a name, and there must be a reason to skip")
+            values[name] = json.dumps(cleaned, ensure_ascii=False)
     if values:
         tx.execute(sa.update(project).where(project.c.id == project_id).values(**values))
     return get_project(tx, project_id)
@@ -197,6 +201,7 @@ def _as_project(row: sa.Row[Any]) -> Project:
         guidelines_version=row.guidelines_version,
         skip_reasons=tuple(json.loads(row.skip_reasons)),
         max_skips=row.max_skips,
+        flags=tuple(json.loads(row.flags)),
         settings=settings_from(json.loads(row.settings)),
         created_at=row.created_at,
     )

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from data.engine import Tx
 from data.errors import NotFound
 from data.records import Detail, NewRanking, Ranking, RankingStatus, SubmitOutcome
-from data.schema import project, ranking, slot, task
+from data.schema import project, prompt, ranking, slot, task
 from data.slots import drop_draft
 from data.text import encode_json
 
@@ -75,7 +75,7 @@ def known_submissions(tx: Tx, keys: list[str]) -> set[str]:
     return {row.submission_key for row in tx.rows(statement)}
 
 
-def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50) -> list[Ranking]:
+def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50, offset: int = 0) -> list[Ranking]:
     """A person's current answers in a project, the newest first."""
     statement = (
         sa.select(ranking)
@@ -87,11 +87,61 @@ def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50) -> 
         )
         .order_by(ranking.c.created_at.desc(), ranking.c.id.desc())
     )
-    return [as_ranking(row) for row in tx.rows(statement.limit(limit))]
+    return [as_ranking(row) for row in tx.rows(statement.limit(limit).offset(offset))]
+
+
+def answer_of(tx: Tx, task_id: str, annotator_id: str) -> Ranking:
+    """A person's current answer to a task. Raises NotFound."""
+    statement = sa.select(ranking).where(
+        ranking.c.task_id == task_id, ranking.c.annotator_id == annotator_id, ranking.c.superseded_at.is_(None)
+    )
+    row = tx.row(statement)
+    if row is None:
+        raise NotFound(f"you have no answer to task {task_id!r}")
+    return as_ranking(row)
+
+
+def find_version(tx: Tx, id_or_key: str, annotator_id: str) -> str | None:
+    """The id of one version of a person's answer, current or not, by its id or by its submission key."""
+    named = sa.or_(ranking.c.id == id_or_key, ranking.c.submission_key == id_or_key)
+    found = tx.scalar(sa.select(ranking.c.id).where(named, ranking.c.annotator_id == annotator_id))
+    return None if found is None else str(found)
+
+
+def prompt_beginnings(tx: Tx, task_ids: list[str], length: int = 120) -> dict[str, str]:
+    """The first characters of the last message of each task's prompt, without loading any response."""
+    statement = sa.select(task.c.id, prompt.c.messages).join(prompt, task.c.prompt_id == prompt.c.id)
+    rows = tx.rows(statement.where(task.c.id.in_(task_ids)))
+    return {row.id: " ".join(json.loads(row.messages)[-1]["content"][: 4 * length].split())[:length] for row in rows}
+
+
+def durations_since(tx: Tx, annotator_id: str, project_id: str, since: float) -> list[int | None]:
+    """How long each of a person's answers since then took (edits and skips do not count)."""
+    statement = (
+        sa.select(ranking.c.duration_ms)
+        .join(task, ranking.c.task_id == task.c.id)
+        .where(
+            ranking.c.annotator_id == annotator_id,
+            ranking.c.created_at >= since,
+            task.c.project_id == project_id,
+            ranking.c.version == 1,
+            ranking.c.status != RankingStatus.SKIPPED.value,
+        )
+    )
+    return [row.duration_ms for row in tx.rows(statement)]
+
+
+def count_answers(tx: Tx, annotator_id: str, project_id: str) -> int:
+    """How many tasks of the project the person has answered or skipped."""
+    return _count(tx, annotator_id, project_id)
 
 
 def count_rankings(tx: Tx, annotator_id: str, project_id: str) -> int:
     """How many tasks of the project the person has answered (skips do not count)."""
+    return _count(tx, annotator_id, project_id, ranking.c.status != RankingStatus.SKIPPED.value)
+
+
+def _count(tx: Tx, annotator_id: str, project_id: str, *more: sa.ColumnElement[bool]) -> int:
     statement = (
         sa.select(sa.func.count())
         .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
@@ -99,7 +149,7 @@ def count_rankings(tx: Tx, annotator_id: str, project_id: str) -> int:
             ranking.c.annotator_id == annotator_id,
             task.c.project_id == project_id,
             ranking.c.superseded_at.is_(None),
-            ranking.c.status != RankingStatus.SKIPPED.value,
+            *more,
         )
     )
     return int(tx.scalar(statement))
@@ -220,7 +270,7 @@ def _insert(
         "comment": new.comment,
         "detail": write_detail(new.detail),
         "duration_ms": new.duration_ms,
-        "guidelines_version": tx.scalar(guidelines),
+        "guidelines_version": new.guidelines_version or tx.scalar(guidelines),
         "is_late": is_late,
         "is_extra": is_extra,
         "version": version,

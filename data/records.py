@@ -99,6 +99,7 @@ class Project:
     guidelines_version: int
     skip_reasons: tuple[str, ...]
     max_skips: int
+    flags: tuple[str, ...]
     settings: LabelSettings
     created_at: float
 
@@ -182,7 +183,7 @@ class Detail:
     """What an annotator may say beside the ranks; lists go by the responses' positions, empty where nothing was said.
 
     `unplaced`: positions that were placed together as "worse, in no order"; they share the last rank and are no tie.
-    `acceptable[i]`: True, False, or None where it was left open. `flags[i]`: names of what is wrong with a response.
+    `acceptable[i]`: True, False, or None where it was left open. `flags[i]`: names from the project's list.
     `quality[i]`: 1 (very bad) to 7 (very good), or None. `strength`: 1 to 4, how much better the best is than the next.
     """
 
@@ -209,6 +210,7 @@ class NewRanking:
     detail: Detail = field(default_factory=Detail)
     duration_ms: int | None = None
     source: str = "app"
+    guidelines_version: int | None = None  # the one that the annotator saw; None: the current one
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ project = Table(
     Column("guidelines_version", Integer, nullable=False),
     json("skip_reasons"),
     Column("max_skips", Integer, nullable=False),
+    Column("flags", Text, nullable=False, server_default="[]"),
     Column("settings", Text, nullable=False, server_default="{}"),
     Column("export_key", Text, nullable=False),
     Column("nonce", Text, unique=True),

@@ -1,18 +1,32 @@
-"""An annotator's work: what to rank next, a draft, an answer. Each use case opens its own transaction.
+"""An annotator's work: what to rank next, a draft, an answer, the answers so far. Each use case is one transaction.
 
 The role is checked here, where the write happens, not only on the screen that leads here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from data.projects import get_project
-from data.rankings import count_rankings, known_submissions, save_ranking
-from data.records import Assignment, Detail, NewRanking, Person, Project, RankingStatus, Role, SubmitOutcome
+from data.rankings import (
+    answer_of,
+    count_answers,
+    count_rankings,
+    durations_since,
+    edit_ranking,
+    find_version,
+    known_submissions,
+    prompt_beginnings,
+    rankings_of,
+    save_ranking,
+)
+from data.records import Assignment, NewRanking, Person, Project, Ranking, Role, SubmitOutcome, Task
 from data.slots import (
     LEASE_MINUTES,
     Shuffle,
@@ -25,23 +39,40 @@ from data.slots import (
     take_turns,
     waiting,
 )
+from data.snapshots import list_snapshots
 from data.store import Store
 from data.tasks import get_task
-from data.text import clean_text
-from labeling.ranks import competition_ranks, ranks_in_stored_order
+from labeling.answers import read_answer
 
 AHEAD = 4  # tasks that the browser holds: the one on screen and the next ones, drawn without waiting
-MAX_REASON_LENGTH = 500
+HISTORY_PAGE = 20
+DAY_S = 24 * 3600
+MAX_DRAFT_BYTES = 40_000
+_DRAFT_FIELDS = ("rest", "display_order", "acceptable", "flags", "quality", "strength", "rationale", "elapsed_ms")
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the ranking page shows: assignments in their order, what is done, and why there may be none."""
+    """What the ranking page shows: assignments in their order, what is done, and why there may be none.
+
+    `pace_s`: the median time that today's answers took, None before the first.
+    """
 
     project: Project
     assignments: list[Assignment]
     n_done: int
     waiting: Waiting
+    n_today: int = 0
+    pace_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One line of an annotator's history. `is_frozen`: a snapshot was made after it, and stays as it is."""
+
+    ranking: Ranking
+    prompt: str
+    is_frozen: bool
 
 
 @dataclass(frozen=True)
@@ -61,10 +92,12 @@ def next_work(
     n: int = AHEAD,
     shuffle: Shuffle = shuffled,
     lease_minutes: float = LEASE_MINUTES,
+    utc_offset_minutes: int = 0,
 ) -> Work:
     """Return the person's assignments in a project, claiming more until there are n.
 
-    Every tab of one person gets the same ones, with drafts. Raises NotAllowed, NotFound.
+    Every tab of one person gets the same ones, with drafts. `utc_offset_minutes`: how far the person's clock is behind
+    UTC, for what counts as today. Raises NotAllowed, NotFound.
     """
     require(person, Role.ANNOTATOR)
     with store.begin() as tx:
@@ -76,11 +109,20 @@ def next_work(
             missing = n - len(held)
             held += claim_slots(tx, project_id, person.id, missing, shuffle=shuffle, lease_minutes=lease_minutes)
         left = Waiting(0, None) if held else waiting(tx, project_id, person.id)
-        return Work(project, held, count_rankings(tx, person.id, project_id), left)
+        durations = durations_since(tx, person.id, project_id, _midnight(tx.now(), utc_offset_minutes))
+        timed = [duration / 1000 for duration in durations if duration is not None]
+        return Work(
+            project=project,
+            assignments=held,
+            n_done=count_rankings(tx, person.id, project_id),
+            waiting=left,
+            n_today=len(durations),
+            pace_s=statistics.median(timed) if timed else None,
+        )
 
 
 def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
-    """Store a half-done ranking as the browser sent it: `task_id`, `ranks` by display place, `display_order`, `at`.
+    """Store a half-done answer as the browser sent it: `task_id`, `at`, `ranks` by display place, and the rest of it.
 
     The order is kept with it: a task that comes back in another order must not show ranks that nobody gave.
     What can't be right is left alone: a draft is a convenience, and the browser keeps its own copy.
@@ -89,28 +131,26 @@ def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
     ranks, at = draft.get("ranks"), draft.get("at")
     if not isinstance(ranks, list) or not isinstance(at, int | float) or not isinstance(draft.get("task_id"), str):
         return
+    body = {"ranks": ranks} | {name: draft[name] for name in _DRAFT_FIELDS if draft.get(name) is not None}
+    if len(json.dumps(body)) > MAX_DRAFT_BYTES:
+        return
     with store.begin() as tx:
         try:
             task = get_task(tx, draft["task_id"])
         except NotFound:
             return
         if len(ranks) == len(task.responses) and all(rank is None or isinstance(rank, int) for rank in ranks):
-            rest = draft.get("rest")
-            body = {
-                "ranks": ranks,
-                "rest": rest if isinstance(rest, list) else [],
-                "display_order": draft.get("display_order"),
-            }
             save_draft(tx, task.id, person.id, body, float(at))
 
 
 def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     """Store one answer from the browser and say what became of it. Sending it twice stores it once.
 
-    `submission`: `submission_key`, `task_id`, `lease_token`, `display_order`, `duration_ms`, and one of `ranks` (by
-    display place; with `unplaced`, the places that were put last together in no order), `unacceptable` (true: no
-    response is acceptable) and `skip_reason`. Raises NotAllowed; everything that is wrong with the answer comes back
-    as REFUSED.
+    `submission`: `submission_key`, `task_id`, `lease_token`, `display_order`, `duration_ms`, `guidelines_version`; one
+    of `ranks` (by display place; with `unplaced`, the places that are worse in no order), `unacceptable` and
+    `skip_reason`; and what was said beside (see `labeling.answers`). `edit_of`, the id of an own answer or its
+    submission key, makes it a new version of that one. Raises NotAllowed; everything that is wrong with the answer
+    comes back as REFUSED.
     """
     require(person, Role.ANNOTATOR)
     key = submission.get("submission_key")
@@ -120,9 +160,10 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
         try:
             with store.begin() as tx:
                 task = get_task(tx, str(submission.get("task_id")))
-                allow_partial = get_project(tx, task.project_id).settings.allow_partial
-                new = _new_ranking(person, submission, n=len(task.responses), allow_partial=allow_partial)
-                outcome = save_ranking(tx, new)
+                project = get_project(tx, task.project_id)
+                new = read_answer(person, project, len(task.responses), submission)
+                edited = submission.get("edit_of")
+                outcome = save_ranking(tx, new) if edited is None else _edit(tx, str(edited), new)
             break
         except Conflict:  # somebody stored the same thing between our look and our write: look again, once
             if attempt == 2:
@@ -131,6 +172,31 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
             return Ack(key, SubmitOutcome.REFUSED, str(error))
     reason = "you had answered this task already, in another tab" if outcome is SubmitOutcome.SUPERSEDED else ""
     return Ack(key, outcome, reason)
+
+
+def history(
+    store: Store, person: Person, project_id: str, *, offset: int = 0, limit: int = HISTORY_PAGE
+) -> tuple[int, list[Answered]]:
+    """How many answers and skips of the person's own the project has, and a page of them, the newest first."""
+    require(person, Role.ANNOTATOR)
+    with store.read() as tx:
+        rankings = rankings_of(tx, person.id, project_id, limit, offset)
+        words = prompt_beginnings(tx, [ranking.task_id for ranking in rankings])
+        frozen_at = max((snapshot.created_at for snapshot in list_snapshots(tx, project_id)), default=0.0)
+        page = [
+            Answered(ranking, words[ranking.task_id], is_frozen=ranking.created_at <= frozen_at) for ranking in rankings
+        ]
+        return count_answers(tx, person.id, project_id), page
+
+
+def reopen(store: Store, person: Person, task_id: str) -> tuple[Task, Ranking]:
+    """A task that the person has answered, with their current answer, to look at it or to change it.
+
+    Raises NotFound if there is none.
+    """
+    require(person, Role.ANNOTATOR)
+    with store.read() as tx:
+        return get_task(tx, task_id), answer_of(tx, task_id, person.id)
 
 
 def acknowledged(store: Store, keys: list[str]) -> set[str]:
@@ -145,47 +211,18 @@ def require(person: Person, role: Role) -> None:
         raise NotAllowed(f"{person.name} is {person.role}; this needs the role {role}")
 
 
-def _new_ranking(person: Person, submission: Mapping[str, Any], *, n: int, allow_partial: bool) -> NewRanking:
-    order = submission.get("display_order")
-    if not isinstance(order, list) or any(type(place) is not int for place in order) or sorted(order) != [*range(n)]:
-        raise InvalidInput(f"display order {order!r} is not an order of this task's {n} responses")
-    reason, is_unacceptable = submission.get("skip_reason"), submission.get("unacceptable") is True
-    if is_unacceptable and (reason is not None or submission.get("ranks") is not None):
-        raise InvalidInput("an answer is a ranking, or that no response is acceptable, or a skip: not two of them")
-    ranks: tuple[int, ...] | None = None
-    unplaced: tuple[int, ...] = ()
-    if reason is None and not is_unacceptable:
-        shown = submission.get("ranks")
-        if not isinstance(shown, list) or len(shown) != n:
-            raise InvalidInput(f"ranks {shown!r}: {n} ranks are needed, one for each response")
-        competition = competition_ranks(shown)
-        unplaced = _unplaced(submission.get("unplaced"), competition, order, allow_partial=allow_partial)
-        ranks = ranks_in_stored_order(competition, order)
-    elif reason is not None and (not isinstance(reason, str) or not reason.strip()):
-        raise InvalidInput("a skip needs a reason")
-    duration = submission.get("duration_ms")
-    status = RankingStatus.UNACCEPTABLE if is_unacceptable else RankingStatus.SKIPPED
-    return NewRanking(
-        task_id=str(submission["task_id"]),
-        annotator_id=person.id,
-        submission_key=str(submission["submission_key"]),
-        status=RankingStatus.RANKED if ranks else status,
-        ranks=ranks,
-        display_order=tuple(order),
-        lease_token=str(submission.get("lease_token")),
-        skip_reason=clean_text(reason.strip())[:MAX_REASON_LENGTH] if reason else None,
-        detail=Detail(unplaced=unplaced),
-        duration_ms=duration if type(duration) is int and 0 <= duration < 2**31 else None,
-    )
+def _edit(tx: Tx, edited: str, new: NewRanking) -> SubmitOutcome:
+    """A new version of an own answer. Raises NotFound where the answer is not theirs, or not the newest version."""
+    old_id = find_version(tx, edited, new.annotator_id)
+    if old_id is None:
+        raise NotFound("the answer that this changes is not stored; rank the task again")
+    try:
+        return edit_ranking(tx, old_id, new)
+    except NotFound:
+        raise NotFound("you have changed this answer elsewhere meanwhile; the newer one is shown") from None
 
 
-def _unplaced(places: object, ranks: tuple[int, ...], order: Sequence[int], *, allow_partial: bool) -> tuple[int, ...]:
-    """The stored positions of a rest in no order. Raises InvalidInput unless it is all that has the last rank."""
-    if places is None or places == []:
-        return ()
-    if not allow_partial:
-        raise InvalidInput("this project wants every response placed")
-    last = [place for place, rank in enumerate(ranks) if rank == max(ranks)]
-    if places != last or len(last) == len(ranks):
-        raise InvalidInput(f"unplaced {places!r}: a rest is all that has the last rank, and something stands before it")
-    return tuple(sorted(order[place] for place in last))
+def _midnight(now: float, utc_offset_minutes: int) -> float:
+    """When the day began that it is now, for a clock that is so many minutes behind UTC."""
+    behind = utc_offset_minutes * 60
+    return (now - behind) // DAY_S * DAY_S + behind

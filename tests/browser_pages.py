@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from playwright.sync_api import Page, expect
 from web_server import WebServer
 
+from data.label_settings import LabelSettings
+from data.projects import set_settings
 from data.rankings import rankings_of
 from data.records import Person, Project, Ranking
 from data.schema import draft
@@ -35,6 +37,9 @@ class RankingPage:
         self.notice = page.locator(".ranker .notice")
         self.idle = page.locator(".ranker .idle")
         self.submit = page.get_by_role("button", name="Submit")
+        self.live = page.locator(".ranker [aria-live=polite]")
+        self.banner = page.locator(".ranker .banner")
+        self.history = page.get_by_role("dialog", name="Your answers")
 
     def open(self, url: str) -> RankingPage:
         self.page.goto(url)
@@ -60,14 +65,25 @@ class RankingPage:
         return self.page.locator(".ranker .standing").all_inner_texts()
 
     def order(self) -> str:
-        """What the strip shows: `B > A = C`, those without a rank left out."""
-        return " ".join(self.page.locator(".ranker .order > *:not(.rest)").all_inner_texts())
+        """What the strip shows: `B > A = C`, those without a rank left out, or `B > A > the rest`."""
+        return " ".join(self.page.locator(".ranker .order > *:not(.left)").all_inner_texts())
 
     def marked(self) -> str:
         return self.page.locator(".ranker .card.marked .letter").inner_text()
 
     def texts(self) -> list[str]:
         return self.page.locator(".ranker .card .text").all_inner_texts()
+
+    def module(self, name: str, lines: str, argument: Any = None) -> Any:
+        """Run lines of JavaScript with a file of the surface as `it`: what has no elements is tried by itself."""
+        address = f"/_stcore/bidi-components/rankloop.ranker/{name}.js"
+        code = f'async (given) => {{ const it = await import("{address}"); {lines} }}'
+        return self.page.evaluate(code, argument)
+
+    def open_history(self, n: int) -> None:
+        """Open the person's answers, and wait for a page of n."""
+        self.press("h")
+        expect(self.history.locator(".answer")).to_have_count(n, timeout=PATIENCE_S * 1000)
 
     def expect_saved(self) -> None:
         expect(self.saved).to_have_text("All saved", timeout=PATIENCE_S * 1000)
@@ -92,6 +108,11 @@ class Work:
     store: Store
     project: Project
     person: Person
+
+    def ask(self, *, flags: tuple[str, ...] | None = None, **settings: Any) -> None:
+        """Let the project ask its annotators for more."""
+        with self.store.begin() as tx:
+            set_settings(tx, self.project.id, settings=LabelSettings(**settings), flags=flags)
 
     @property
     def url(self) -> str:

@@ -18,7 +18,7 @@ from app.commands.common import (
 from app.commands.fields import add_set, field_lines
 from data.errors import InvalidInput
 from data.fields import from_words, to_dict
-from data.label_settings import LabelSettings, changed_settings
+from data.label_settings import DEFAULT_FLAGS, LabelSettings, changed_settings
 from data.projects import (
     DEFAULT_GUIDELINES,
     MAX_K,
@@ -52,6 +52,7 @@ def add_words(words: Any) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--flags", metavar="F", help="a text file with the flags for responses, one a line")
     add_set(parser, "the settings for labelling")
     parser.epilog = "\n".join(["fields of --set:", *field_lines(LabelSettings)])
 
@@ -59,9 +60,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 def create(arguments: argparse.Namespace, context: Context) -> Outcome:
     guidelines = DEFAULT_GUIDELINES if arguments.guidelines is None else _text(arguments.guidelines)
     settings = from_words(LabelSettings, arguments.fields)
+    flags = DEFAULT_FLAGS if arguments.flags is None else _lines(arguments.flags)
     with context.store.begin() as tx:
         project = create_project(
-            tx, arguments.name, k=arguments.k, overlap=arguments.overlap, guidelines=guidelines, settings=settings,
+            tx, arguments.name, k=arguments.k, overlap=arguments.overlap, guidelines=guidelines, flags=flags,
+            settings=settings,
         )  # fmt: skip
     line = f"project {project.name!r} is made (id {project.id}, k {project.k}, overlap {project.overlap})"
     return Outcome(as_document(project), [line])
@@ -69,13 +72,13 @@ def create(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def change(arguments: argparse.Namespace, context: Context) -> Outcome:
     before = context.project(arguments.name)
-    reasons = None if arguments.skip_reasons is None else _lines(arguments.skip_reasons)
+    lists = {name: _lines(file) for name in ("flags", "skip_reasons") if (file := getattr(arguments, name)) is not None}
     settings = from_words(LabelSettings, arguments.fields, to_dict(before.settings)) if arguments.fields else None
     guidelines = None if arguments.guidelines is None else _text(arguments.guidelines)
-    if settings is None and guidelines is None and reasons is None:
-        raise InvalidInput("nothing to change: give --set field=value, --skip-reasons or --guidelines")
+    if settings is None and guidelines is None and not lists:
+        raise InvalidInput("nothing to change: give --set field=value, --flags, --skip-reasons or --guidelines")
     with context.store.begin() as tx:
-        project = set_settings(tx, before.id, settings=settings, skip_reasons=reasons)
+        project = set_settings(tx, before.id, settings=settings, **lists)
         if guidelines is not None:
             project = set_guidelines(tx, before.id, guidelines)
     return Outcome(as_document(project), [f"project {project.name!r} is changed", *_settings_lines(project)])

@@ -19,7 +19,7 @@ export class Stopwatch {
 
 export function isTextField(element) {
   if (!(element instanceof HTMLElement)) return false;
-  if (element instanceof HTMLInputElement) return !["radio", "checkbox", "button", "submit"].includes(element.type);
+  if (element instanceof HTMLInputElement) return !["radio", "checkbox", "button", "submit", "file"].includes(element.type);
   return element.isContentEditable || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
 }
 
@@ -28,8 +28,13 @@ export const isControl = (element) =>
   element instanceof Element &&
   element.closest("a, button, input, select, textarea, summary, [contenteditable], [role=listbox], [role=menu]") !== null;
 
-export const isDialogOpen = (own) =>
-  [...document.querySelectorAll("[role=dialog], dialog[open]")].some((dialog) => dialog !== own);
+export function stop(event) {
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}
+
+// Whether a dialog that is not ours is open.
+export const isDialogOpen = () => document.querySelector("[role=dialog], dialog[open]") !== null;
 
 // The first drawing may take the focus from a link; later ones only from ourselves or from nowhere.
 export function mayTakeFocus(isFirst) {

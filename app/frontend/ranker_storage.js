@@ -1,26 +1,28 @@
-// What this browser remembers for a person: answers that the server has not acknowledged, and half-done rankings.
+// What this browser remembers for a person: answers that the server has not acknowledged, half-done rankings, and how
+// they like the page.
 //
 // Each answer has an entry of its own, so that two tabs never overwrite each other's. An answer of somebody else stays
 // until that person is back (it is their work, and holds no text); their half-done rankings are cleared away.
 
 const OUTBOX = "rankloop.outbox.";
 const DRAFT = "rankloop.draft.";
+const PAGE = "rankloop.page.";
+const BACKUP = "rankloop unsent answers";
 const KEPT_MS = 14 * 24 * 3600 * 1000;
 
 export class Storage {
   constructor(person) {
     this.person = person;
-    this.items = new Map(); // also what is left when storage is switched off
+    this.items = new Map(); // in the order in which they were sent; also what is left when storage is switched off
     this.tidy();
     this.read();
   }
 
   read() {
     const start = `${OUTBOX}${this.person}.`;
-    for (const key of names(start)) {
-      const item = load(key);
-      if (item && item.submission_key) this.items.set(item.submission_key, item);
-    }
+    const found = names(start).map(load).filter((item) => item?.submission_key);
+    found.sort((a, b) => (a.sent_at ?? 0) - (b.sent_at ?? 0)); // an edit comes after what it changes
+    for (const item of found) this.items.set(item.submission_key, item);
   }
 
   add(item) {
@@ -47,10 +49,41 @@ export class Storage {
     drop(`${DRAFT}${this.person}.${taskId}`);
   }
 
+  // How the person likes the page: small things, by name.
+  recall(name) {
+    return load(`${PAGE}${this.person}`)?.[name];
+  }
+
+  remember(name, value) {
+    save(`${PAGE}${this.person}`, { ...load(`${PAGE}${this.person}`), [name]: value });
+  }
+
   // The task that another tab of the same person has just answered, from a storage event; null for anything else.
   taskAnsweredElsewhere(event) {
     if (!event.newValue || !event.key?.startsWith(`${OUTBOX}${this.person}.`)) return null;
     return load(event.key)?.task_id ?? null;
+  }
+
+  // Everything that is not acknowledged, as the text of a file.
+  backup() {
+    return JSON.stringify({ kind: BACKUP, person: this.person, items: [...this.items.values()] }, null, 1);
+  }
+
+  // Take in such a text; returns the answers in it. Throws an Error with a reason for the person.
+  restore(text) {
+    let saved;
+    try {
+      saved = JSON.parse(text);
+    } catch {
+      throw new Error("this file is not JSON: choose one that was saved on this page");
+    }
+    if (saved?.kind !== BACKUP || !Array.isArray(saved.items)) {
+      throw new Error("this file holds no unsent answers: choose one that was saved on this page");
+    }
+    if (saved.person !== this.person) throw new Error("the answers in this file are somebody else's");
+    const items = saved.items.filter((item) => typeof item?.submission_key === "string");
+    items.forEach((item) => this.add(item));
+    return items;
   }
 
   tidy() {
@@ -64,6 +97,14 @@ export class Storage {
 export function newKey() {
   if (crypto.randomUUID) return crypto.randomUUID(); // only on https and on localhost
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function download(name, text) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 function names(start) {

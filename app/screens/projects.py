@@ -185,7 +185,11 @@ def settings_form(project_id: str) -> None:
     key = f"projects.set.{project.id}"
     with st.form(key, border=False):
         values = config_form(LabelSettings, key, initial=to_dict(project.settings))
-        reasons = st.text_area(
+        left, right = st.columns(2)
+        flags = left.text_area(
+            "Flags for responses, one a line", "\n".join(project.flags), height=160, key=f"{key}.flags"
+        )
+        reasons = right.text_area(
             "Reasons to skip, one a line", "\n".join(project.skip_reasons), height=160, key=f"{key}.reasons"
         )
         if not st.form_submit_button("Save settings", type="primary", key=f"{key}.save"):
@@ -193,7 +197,7 @@ def settings_form(project_id: str) -> None:
     changed = None
     with ShownErrors(), store().begin() as tx:
         settings = from_dict(LabelSettings, values)
-        changed = set_settings(tx, project.id, settings=settings, skip_reasons=_lines(reasons))
+        changed = set_settings(tx, project.id, settings=settings, flags=_lines(flags), skip_reasons=_lines(reasons))
     if changed is not None:
         say_after_rerun("Settings saved")
         st.rerun()

@@ -14,11 +14,12 @@ import streamlit as st
 
 from app.context import find_person, person, store
 from app.widgets.components import register
-from data.errors import StoreUnavailable
+from data.errors import NotFound, StoreUnavailable
 from data.hygiene import BADGES
-from data.records import Assignment, Person
+from data.records import Assignment, Person, Project, Ranking, Task
 from data.store import Store
-from labeling.session import Ack, Work, keep_draft, next_work, submit
+from labeling.answers import by_place
+from labeling.session import HISTORY_PAGE, Ack, Answered, Work, history, keep_draft, next_work, reopen, submit
 
 KEY = "rank.ranker"
 ACKS_KEY = "rank.acks"
@@ -43,7 +44,9 @@ def ranker(project_id: str) -> None:
     with_drafts = bool(st.session_state.get(DRAFTS_KEY))
     acks: dict[str, Ack] = st.session_state.get(ACKS_KEY, {})
     try:
-        data = surface_data(who, next_work(store(), who, project_id), list(acks.values()), with_drafts=with_drafts)
+        work = next_work(store(), who, project_id, utc_offset_minutes=st.context.timezone_offset or 0)
+        data = surface_data(who, work, list(acks.values()), with_drafts=with_drafts)
+        data |= asked_for(store(), who, project_id, _state("ask"))
     except StoreUnavailable as error:
         data = {"person": who.id, "trouble": str(error)}  # the browser goes on with what it has
     _mount(
@@ -51,25 +54,41 @@ def ranker(project_id: str) -> None:
         data=data,
         on_outbox_change=_take_outbox,
         on_draft_change=_take_draft,
+        on_ask_change=_look_again,
         on_look_change=_look_again,
     )
     st.session_state[DRAFTS_KEY] = False
 
 
 def surface_data(who: Person, work: Work, acks: list[Ack], *, with_drafts: bool) -> dict[str, Any]:
-    """What the browser gets."""
+    """What the browser gets with every change."""
     free_at = work.waiting.first_free_at
     return {
         "person": who.id,
         "project": {"id": work.project.id, "name": work.project.name},
-        "guidelines": work.project.guidelines,
-        "allow_partial": work.project.settings.allow_partial,
+        "guidelines": {"text": work.project.guidelines, "version": work.project.guidelines_version},
+        "asks": _asks(work.project),
         "skip_reasons": list(work.project.skip_reasons),
         "n_done": work.n_done,
+        "n_today": work.n_today,
+        "pace_s": work.pace_s,
         "tasks": [_task_data(each, with_draft=with_drafts) for each in work.assignments],
         "waiting": {"n": work.waiting.n_with_others, "first_free_at": None if free_at is None else free_at * 1000},
         "acks": [{"key": ack.submission_key, "outcome": ack.outcome.value, "reason": ack.reason} for ack in acks],
     }
+
+
+def asked_for(store: Store, who: Person, project_id: str, ask: dict[str, Any]) -> dict[str, Any]:
+    """A page of the person's history, or one of their answers, if that is what the browser asks for."""
+    if isinstance(offset := ask.get("history"), int) and offset >= 0:
+        n, page = history(store, who, project_id, offset=offset)
+        lines = [_history_line(each) for each in page]
+        return {"history": {"n": n, "offset": offset, "size": HISTORY_PAGE, "lines": lines, "at": ask.get("at")}}
+    if isinstance(task_id := ask.get("open"), str):
+        with contextlib.suppress(NotFound):
+            return {"opened": _opened(*reopen(store, who, task_id)) | {"at": ask.get("at")}}
+        return {"opened": {"at": ask.get("at")}}
+    return {}
 
 
 def take_in(store: Store, who: Person, items: object) -> dict[str, Ack]:
@@ -86,17 +105,69 @@ def take_in(store: Store, who: Person, items: object) -> dict[str, Ack]:
     return acks
 
 
-def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
-    shown = [each.task.responses[position] for position in each.display_order]
+def _asks(project: Project) -> dict[str, Any]:
+    """What the project lets its annotators say beside the ranks."""
+    settings = project.settings
     return {
-        "task_id": each.task.id,
-        "lease_token": each.lease_token,
-        "display_order": list(each.display_order),
-        "prompt": [{"role": message["role"], "content": message["content"]} for message in each.task.messages],
+        "partial": settings.allow_partial,
+        "acceptable": settings.ask_acceptable,
+        "flags": list(project.flags) if settings.ask_flags else [],
+        "quality": settings.ask_quality,
+        "strength": settings.ask_strength,
+        "rationale": settings.ask_rationale,
+    }
+
+
+def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
+    held = {"lease_token": each.lease_token, "draft": each.draft if with_draft else None}
+    return _texts(each.task, each.display_order) | held
+
+
+def _texts(task: Task, order: tuple[int, ...]) -> dict[str, Any]:
+    shown = [task.responses[position] for position in order]
+    return {
+        "task_id": task.id,
+        "display_order": list(order),
+        "prompt": [{"role": message["role"], "content": message["content"]} for message in task.messages],
+        "facts": task.facts,
         "responses": [response.text for response in shown],
-        "facts": each.task.facts,
         "badges": [[BADGES[name] for name in response.badges] for response in shown],
-        "draft": each.draft if with_draft else None,
+    }
+
+
+def _history_line(each: Answered) -> dict[str, Any]:
+    answer = _answer(each.ranking)
+    shown = ("status", "ranks", "rest", "skip_reason")
+    return {name: answer[name] for name in shown} | {
+        "task_id": each.ranking.task_id,
+        "prompt": each.prompt,
+        "at": each.ranking.created_at * 1000,
+        "version": each.ranking.version,
+        "is_frozen": each.is_frozen,
+    }
+
+
+def _opened(task: Task, ranking: Ranking) -> dict[str, Any]:
+    return {"task": _texts(task, ranking.display_order), "answer": _answer(ranking), "edit_of": ranking.id}
+
+
+def _answer(ranking: Ranking) -> dict[str, Any]:
+    """An answer by display place, as the browser holds its own: what was left as the rest has no rank."""
+    order, detail = ranking.display_order, ranking.detail
+    ranks: list[int | None] = [*by_place(ranking.ranks or (), order)]
+    for place, position in enumerate(order):
+        if position in detail.unplaced:
+            ranks[place] = None
+    said = {name: by_place(getattr(detail, name), order) for name in ("acceptable", "flags", "quality")}
+    return said | {
+        "status": ranking.status.value,
+        "ranks": ranks,
+        "rest": bool(detail.unplaced),
+        "strength": detail.strength,
+        "rationale": ranking.comment,
+        "skip_reason": ranking.skip_reason,
+        "elapsed_ms": ranking.duration_ms or 0,
+        "at": ranking.created_at * 1000,
     }
 
 
@@ -121,7 +192,7 @@ def _take_draft() -> None:
 
 
 def _look_again() -> None:
-    """The browser asks for a look at the store: nothing to take in, the run that follows is the answer."""
+    """The browser asks for a look at the store, or for a part of it: the run that follows is the answer."""
 
 
 def _state(name: str) -> dict[str, Any]:

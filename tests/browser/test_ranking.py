@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of, eventually
+from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.label_settings import LabelSettings
-from data.projects import set_settings
 from data.prompts import prompt_id_of
 from data.records import NewPrompt, NewResponse, RankingStatus
 from data.tasks import add_task, get_task
@@ -105,7 +103,7 @@ def test_ranks_above_nine_have_letters(work: Work, new_page: NewPage) -> None:
     make_task(work.store, project, *[f"text {n}" for n in range(12)])
     work.project = project
     ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
-    ranking.press("c b a 9 8 7 6 5 4 3 2 1")
+    ranking.press("l e t 9 8 7 6 5 4 3 2 1")
     assert ranking.order() == "L > K > J > I > H > G > F > E > D > C > B > A"
     ranking.press("Enter")
     assert by_place(work.stored(1)[0]) == list(range(12, 0, -1))
@@ -203,47 +201,6 @@ def test_skip_in_own_words(work: Work, ranking: RankingPage) -> None:
     ranking.page.keyboard.press("Enter")
     (stored,) = work.stored(1)
     assert stored.skip_reason == words
-
-
-def test_the_rest_is_worse(work: Work, ranking: RankingPage) -> None:
-    expect(ranking.page.get_by_role("button", name="Rest is worse")).to_be_hidden()
-    ranking.press("1 w")
-    assert ranking.order() == "A", "the project does not allow it"
-    with work.store.begin() as tx:
-        set_settings(tx, work.project.id, settings=LabelSettings(allow_partial=True))
-    ranking.page.reload()
-    ranking.ready()
-    assert ranking.order() == "A"
-    ranking.press("w")
-    assert ranking.order() == "A > the rest: B , C"
-    assert ranking.standings() == ["Rank 1", "Among the rest", "Among the rest"]
-    ranking.press("u")
-    assert ranking.order() == "A"
-    ranking.page.get_by_role("button", name="Rest is worse").click()
-    eventually(work.drafts, is_good=lambda found: bool(found and found[0].get("rest") == [1, 2]))
-    ranking.page.reload()
-    ranking.ready()
-    assert ranking.order() == "A > the rest: B , C"
-    ranking.press("j 2")  # a rank of one of the rest: the other is open again
-    assert ranking.standings().count("Not ranked") == 1
-    ranking.press("u Enter")
-    (found,) = work.stored(1)
-    assert by_place(found) == [1, 2, 2]
-    assert found.detail.unplaced == tuple(sorted(found.display_order[1:]))
-
-
-def test_no_response_is_acceptable_takes_the_same_gesture_twice(work: Work, ranking: RankingPage) -> None:
-    ranking.press("x")
-    expect(ranking.hint).to_contain_text("Once more (x, or the button) sends that")
-    ranking.press("j x")  # a move takes the first one back
-    ranking.press("s Escape x")  # and so does a look at the skip form
-    ranking.press("1 x")  # and a rank
-    expect(ranking.hint).to_contain_text("Once more (x, or the button) sends that")
-    assert work.rankings() == []
-    ranking.press("x")
-    (found,) = work.stored(1)
-    assert (found.status, found.ranks) == (RankingStatus.UNACCEPTABLE, None)
-    expect(ranking.progress).to_have_text("1 ranked")
 
 
 def test_facts_stand_beside_the_prompt(work: Work, ranking: RankingPage) -> None:

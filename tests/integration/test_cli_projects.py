@@ -264,9 +264,11 @@ def test_long_work_says_on_a_terminal_how_far_it_is(cli: Cli, tmp_path: Path, mo
 def test_settings_are_changed_and_shown(cli: Cli, tmp_path: Path) -> None:
     reasons = tmp_path / "reasons.txt"
     reasons.write_text("Rude\n\nToo long\n", encoding="utf-8")
-    made = cli.make(
-        "project", "set", "Trial", "--set", "allow_partial=true", "task_order=random", "--skip-reasons", reasons
-    )
+    flags = tmp_path / "flags.txt"
+    flags.write_text("Wrong\nOff topic\n", encoding="utf-8")
+    lists = ("--skip-reasons", reasons, "--flags", flags)
+    made = cli.make("project", "set", "Trial", "--set", "allow_partial=true", "task_order=random", *lists)
+    assert made["flags"] == ["Wrong", "Off topic"]
     assert (made["settings"]["allow_partial"], made["settings"]["task_order"]) == (True, "random")
     assert made["skip_reasons"] == ["Rude", "Too long"]
     again = cli.make("project", "set", "Trial", "--set", "allow_partial=false")

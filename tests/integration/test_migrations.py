@@ -191,7 +191,7 @@ def test_a_store_of_the_first_release_comes_along(store: Store) -> None:
         [(found, prompt_id)] = current_rankings(tx, "p")
         project, task = get_project(tx, "p"), get_task(tx, found.task_id)
     assert (found.ranks, found.detail, prompt_id) == ((2, 1), Detail(), "q")
-    assert project.settings == LabelSettings()
+    assert (project.settings, project.flags) == (LabelSettings(), ())
     assert ([each.badges for each in task.responses], task.facts) == ([(), ()], "")
     with pytest.raises(Conflict), old.begin() as tx:
         tx.execute(sa.text("update ranking set status = 'nonsense'"))

@@ -48,8 +48,9 @@ def answer(given: Assignment, ranks: list[int] | None = None, **changes: Any) ->
         "lease_token": given.lease_token,
         "display_order": list(given.display_order),
         "duration_ms": 1500,
-        "ranks": ranks or list(range(1, k + 1)),
     }
+    if not changes.keys() & {"skip_reason", "unacceptable"}:
+        found["ranks"] = ranks or list(range(1, k + 1))
     return found | changes
 
 
@@ -336,8 +337,9 @@ def test_the_guidelines_that_the_annotator_saw_are_recorded(store: Store) -> Non
         ({"submission_key": None}, "no proper key"),
         ({"submission_key": "a-key-with-\x00-in-it"}, "no proper key"),
         ({"submission_key": "a-key-with-\ud800-in-it"}, "no proper key"),
-        ({"skip_reason": "  "}, "a skip needs a reason"),
-        ({"skip_reason": 7}, "a skip needs a reason"),
+        ({"ranks": None, "skip_reason": "  "}, "a skip needs a reason"),
+        ({"ranks": None, "skip_reason": 7}, "is not a text"),
+        ({"skip_reason": "no idea"}, "not both"),
     ],
 )
 def test_what_can_not_be_right_is_refused_and_nothing_is_stored(
@@ -645,9 +647,9 @@ def test_no_response_is_acceptable_is_an_answer_of_its_own(store: Store) -> None
     project, ann = make.make_project(store), make.make_person(store)
     make.make_task(store, project)
     (given,) = next_work(store, ann, project.id).assignments
-    both = submit(store, ann, answer(given, unacceptable=True))
+    both = submit(store, ann, answer(given) | {"unacceptable": True})
     assert (both.outcome, both.reason[:9]) == (SubmitOutcome.REFUSED, "an answer")
-    assert submit(store, ann, answer(given) | {"ranks": None, "unacceptable": True}).outcome is SubmitOutcome.STORED
+    assert submit(store, ann, answer(given, unacceptable=True)).outcome is SubmitOutcome.STORED
     (found,) = stored(store, project)
     assert (found.status, found.ranks, found.skip_reason) == (RankingStatus.UNACCEPTABLE, None, None)
     with store.read() as tx:

@@ -81,12 +81,14 @@ def test_settings_are_changed_in_their_form(sqlite_store: Store, run_lines: Any)
     app.get_by_key(f"{key}.allow_partial").set_value(True)
     app.get_by_key(f"{key}.task_order").set_value("random")
     app.get_by_key(f"{key}.reasons").set_value("Rude\n\n Too long ")
+    app.get_by_key(f"{key}.flags").set_value("Wrong\n\n Off topic ")
     app.get_by_key(f"{key}.save").click().run()
     assert not app.exception
     with sqlite_store.read() as tx:
         changed = get_project(tx, project.id)
     assert changed.settings == LabelSettings(allow_partial=True, task_order="random")
     assert changed.skip_reasons == ("Rude", "Too long")
+    assert changed.flags == ("Wrong", "Off topic")
 
 
 def test_settings_without_a_reason_to_skip_are_refused_and_change_nothing(sqlite_store: Store, run_lines: Any) -> None:

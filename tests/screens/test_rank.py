@@ -53,7 +53,7 @@ def test_a_draft_comes_back_with_the_page(sqlite_store: Store, open_app: Any) ->
     order = list(held.display_order)
     keep_draft(sqlite_store, ann, {"task_id": held.task.id, "ranks": [2, None, 1], "display_order": order, "at": 5.0})
     draft = sent(open_app(ann, "rank"))["tasks"][0]["draft"]
-    assert draft == {"ranks": [2, None, 1], "rest": [], "display_order": order, "at": 5.0}
+    assert draft == {"ranks": [2, None, 1], "display_order": order, "at": 5.0}
 
 
 def test_an_outbox_is_taken_in_once(sqlite_store: Store) -> None:

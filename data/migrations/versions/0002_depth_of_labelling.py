@@ -1,4 +1,4 @@
-"""the depth of labelling: settings, facts, badges, details of an answer, turns
+"""the depth of labelling: settings, flags, facts, badges, details of an answer, turns
 
 Revision ID: 0002
 Revises: 0001
@@ -17,6 +17,7 @@ depends_on = None
 
 def upgrade() -> None:
     with op.batch_alter_table("project", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("flags", sa.Text(), server_default="[]", nullable=False))
         batch_op.add_column(sa.Column("settings", sa.Text(), server_default="{}", nullable=False))
 
     with op.batch_alter_table("prompt", schema=None) as batch_op:

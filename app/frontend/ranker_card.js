@@ -1,0 +1,123 @@
+// One response: its letter, what it was given, the buttons for that, and its text.
+
+import { QUALITY } from "./ranker_answer.js";
+import { button, check, keyHint, make, named, radios } from "./ranker_dom.js";
+import { letter, tiedWith } from "./ranker_judgement.js";
+import { FLAG_KEYS, RANK_KEYS } from "./ranker_keys.js";
+
+export class Card {
+  constructor(task, place, asks, actions, text) {
+    this.place = place;
+    this.asks = asks;
+    this.actions = actions;
+    this.name = letter(place);
+    const n = task.responses.length;
+    const choices = task.responses.map((_, other) => [String(other + 1), other + 1, other > 8 ? RANK_KEYS[other] : ""]);
+    this.ranks = radios(`Rank of response ${this.name}`, "rank", choices, (rank) => actions.rank(place, rank));
+    this.ranks.classList.add("ranks");
+    const grip = make("span", "grip", [make("span", "letter", [], this.name)]);
+    grip.dataset.place = String(place);
+    grip.title = "Drag into the order below";
+    this.standing = make("span", "standing");
+    const head = make("div", "head", [grip, this.standing, this.ranks]);
+    this.element = make("article", "card", [head, ...this.details(), ...badges(task.badges?.[place]), text]);
+    this.element.classList.toggle("many", n > 6);
+    this.element.addEventListener("focusin", () => actions.mark(place));
+    this.element.addEventListener("click", () => actions.mark(place));
+  }
+
+  details() {
+    const { asks, place, actions, name } = this;
+    const parts = [];
+    if (asks.acceptable) {
+      const choices = [["Acceptable", true], ["Not acceptable", false]];
+      const choose = (value, event) => actions.acceptable(place, value, event);
+      this.acceptable = radios(`Is response ${name} acceptable?`, "small", choices, choose);
+      parts.push(this.acceptable);
+    }
+    if (asks.quality) {
+      const choices = Array.from({ length: QUALITY }, (_, n) => [String(n + 1), n + 1]);
+      const label = `Quality of response ${name}, 1 very bad to ${QUALITY} very good`;
+      this.quality = radios(label, "small", choices, (value, event) => actions.rate(place, value, event));
+      const words = make("span", "of", [], "Quality");
+      words.setAttribute("aria-hidden", "true");
+      parts.push(make("div", "scale", [words, this.quality]));
+    }
+    if (asks.flags.length) {
+      this.flagButton = button("Flags", "small", () => actions.openFlags(place), "g");
+      this.flagNames = make("span", "flagged");
+      parts.push(this.flagButton, this.flagNames);
+    }
+    if (!parts.length) return [];
+    const row = make("div", "details", parts);
+    return asks.flags.length ? [row, this.chooser()] : [row];
+  }
+
+  chooser() {
+    const list = make("div", "flags");
+    named(list, "group", `Flags of response ${this.name}`);
+    this.asks.flags.forEach((flag, n) => {
+      const box = make("input");
+      box.type = "checkbox";
+      box.value = flag;
+      box.addEventListener("change", () => this.actions.flag(this.place, flag));
+      const key = n < FLAG_KEYS.length ? [keyHint(FLAG_KEYS[n])] : [];
+      list.append(make("label", "flag", [box, ...key, make("span", "", [], flag)]));
+    });
+    this.close = button("Close", "small", () => this.actions.close(), "Esc");
+    list.append(this.close);
+    list.hidden = true;
+    this.flags = list;
+    return list;
+  }
+
+  paint(answer, isMarked, mode) {
+    const { place, element } = this;
+    const words = this.standingWords(answer);
+    element.classList.toggle("marked", isMarked);
+    element.classList.toggle("ranked", answer.ranks[place] !== null);
+    element.classList.toggle("rating", isMarked && mode === "quality");
+    element.tabIndex = isMarked ? 0 : -1;
+    element.setAttribute("aria-label", `Response ${this.name}. ${[words, ...this.said(answer)].join(". ")}.`);
+    this.standing.textContent = words;
+    check(this.ranks, answer.ranks[place], isMarked);
+    if (this.acceptable) check(this.acceptable, answer.acceptable[place], isMarked);
+    if (this.quality) check(this.quality, answer.quality[place], isMarked);
+    if (this.flags) this.paintFlags(answer.flags[place], isMarked, isMarked && mode === "flags");
+  }
+
+  paintFlags(names, isMarked, isOpen) {
+    this.flagNames.textContent = isOpen ? "" : names.join(" · ");
+    this.flagButton.tabIndex = isMarked ? 0 : -1;
+    this.flagButton.setAttribute("aria-expanded", String(isOpen));
+    this.flags.hidden = !isOpen;
+    for (const box of this.flags.querySelectorAll("input")) box.checked = names.includes(box.value);
+  }
+
+  focusFlags() {
+    this.flags.querySelector("input").focus({ preventScroll: true });
+    this.flags.scrollIntoView({ block: "nearest" });
+  }
+
+  standingWords({ ranks, rest }) {
+    const rank = ranks[this.place];
+    if (rank === null) return rest ? "Among the rest, worse" : "Not ranked";
+    const ties = tiedWith(ranks, this.place);
+    return `Rank ${rank}${ties.length ? `, tied with ${ties.join(", ")}` : ""}`;
+  }
+
+  // What was said of it beside the rank, for those who hear the page.
+  said({ acceptable, quality, flags }) {
+    const words = [];
+    if (this.acceptable && acceptable[this.place] !== null) {
+      words.push(acceptable[this.place] ? "Acceptable" : "Not acceptable");
+    }
+    if (this.quality && quality[this.place] !== null) words.push(`Quality ${quality[this.place]}`);
+    if (this.flags && flags[this.place].length) words.push(`Flags: ${flags[this.place].join(", ")}`);
+    return words;
+  }
+}
+
+function badges(names = []) {
+  return names.length ? [make("ul", "badges", names.map((words) => make("li", "badge", [], words)))] : [];
+}

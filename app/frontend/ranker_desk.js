@@ -1,0 +1,351 @@
+// The desk: one task with the answer that is being made, every gesture on it, and the keys.
+//
+// A mode is what a key or button has opened: "skip", "none", "flags", "quality", "strength"; null is the page itself.
+
+import { Answer, STRENGTHS } from "./ranker_answer.js";
+import { letter, orderText, tiedWith } from "./ranker_judgement.js";
+import { bound, FLAG_KEYS, KEYS, keyName, RANK_KEYS } from "./ranker_keys.js";
+import { isControl, isDialogOpen, isTextField, mayTakeFocus, stop } from "./ranker_page.js";
+
+const MAY_REPEAT = new Set(["next", "previous", "lower", "higher", "undo"]);
+
+export class Desk {
+  constructor(host) {
+    this.host = host; // the controller: view, data, deliver(body), changed(), and what keys ask of the page
+    this.task = null;
+    this.mode = null;
+    this.isWriting = false; // the last key went into a field of ours
+    this.does = this.keyActions();
+  }
+
+  get view() {
+    return this.host.view;
+  }
+
+  get marked() {
+    return this.answer.marked;
+  }
+
+  // Put a task on the desk, with what was answered of it so far.
+  begin(task, saved, isEdit = false) {
+    this.task = task;
+    this.isEdit = isEdit;
+    this.answer = Answer.from(saved, task.responses.length, this.host.data.asks);
+    this.mode = null;
+    this.view.showTask(task);
+    this.paint();
+  }
+
+  clear() {
+    this.task = null;
+    this.mode = null;
+  }
+
+  paint() {
+    if (this.task) this.view.paint(this.answer, this.mode, this.isEdit);
+  }
+
+  get has() {
+    return { ...this.host.data.asks, n: this.task?.responses.length ?? 0, editing: Boolean(this.isEdit && this.task) };
+  }
+
+  // ---- ranks
+
+  rank(place, rank) {
+    if (!this.task || rank > this.answer.n) return;
+    this.answer.rank(place, rank);
+    const ties = tiedWith(this.answer.ranks, place);
+    const words = `Response ${letter(place)}: rank ${rank}${ties.length ? `, tied with ${ties.join(" and ")}` : ""}.`;
+    this.changed(this.answer.isComplete ? `${words} All ranked: ${this.orderText()}.` : words);
+  }
+
+  unplace() {
+    const name = letter(this.marked);
+    if (this.answer.unplace(this.marked)) this.changed(`Response ${name}: no rank any more.`);
+    else this.view.say(`Response ${name} has no rank.`);
+  }
+
+  drop(place, target) {
+    if (this.task && this.answer.move(place, target)) this.changed(`${this.orderText() || "Nothing is ranked"}.`);
+    else this.view.focusCard(this.marked);
+  }
+
+  placeRest() {
+    if (!this.task || !this.host.data.asks.partial) return;
+    if (this.answer.placeRest()) this.changed(`The rest are worse, in no order: ${this.orderText()}.`);
+    else this.view.say(this.answer.rest ? "The rest is placed already." : "Rank the best first, then the rest.");
+  }
+
+  undo() {
+    if (this.task && this.answer.undo()) this.changed(`Undone. ${this.orderText() || "Nothing is ranked"}.`);
+    else this.view.say("Nothing to undo.");
+  }
+
+  mark(place) {
+    if (!this.task || place === this.marked) return;
+    this.answer.marked = place;
+    if (this.mode === "flags" || this.mode === "quality") this.mode = null;
+    this.paint();
+  }
+
+  pick(place) {
+    this.mark(place);
+    this.view.focusCard(place);
+  }
+
+  move(step) {
+    this.pick((this.marked + step + this.answer.n) % this.answer.n);
+  }
+
+  orderText() {
+    return orderText(this.answer.ranks, this.answer.rest);
+  }
+
+  // ---- beside the ranks
+
+  acceptable(place, wanted, event) {
+    if (!this.task) return;
+    this.answer.toggleAcceptable(place, wanted);
+    const said = this.answer.acceptable[place];
+    const words = said === null ? "left open" : said ? "acceptable" : "not acceptable";
+    this.said(`Response ${letter(place)}: ${words}.`, event);
+  }
+
+  rate(place, quality, event) {
+    if (!this.task) return;
+    this.answer.rate(place, quality);
+    this.mode = null;
+    const said = this.answer.quality[place];
+    this.said(`Response ${letter(place)}: ${said === null ? "no quality" : `quality ${said} of 7`}.`, event);
+  }
+
+  flag(place, name) {
+    if (!this.task || name === undefined) return;
+    this.answer.toggleFlag(place, name);
+    const isOn = this.answer.flags[place].includes(name);
+    this.said(`${name}: ${isOn ? "on" : "off"}.`, { detail: 0 });
+  }
+
+  compare(strength, event) {
+    if (!this.task) return;
+    this.answer.compare(strength);
+    this.mode = null;
+    const said = this.answer.strength;
+    this.said(said === null ? "No strength." : `The best is ${STRENGTHS[said - 1]} better.`, event);
+  }
+
+  write(text) {
+    if (!this.task) return;
+    this.answer.rationale = text;
+    this.host.changed();
+  }
+
+  // A gesture beside the ranks keeps the focus where a keyboard has it; after a mouse it is the card's again.
+  said(words, event) {
+    this.paint();
+    if (event?.detail) this.view.focusCard(this.marked);
+    this.view.say(words);
+    this.host.changed();
+  }
+
+  changed(words) {
+    this.paint();
+    this.view.focusCard(this.marked);
+    this.view.say(words);
+    this.host.changed();
+  }
+
+  // ---- modes
+
+  enter(mode, words) {
+    if (!this.task) return;
+    this.mode = mode;
+    this.paint();
+    this.view.focusMode(mode, this.marked);
+    this.view.say(words);
+  }
+
+  openSkip() {
+    if (!this.task) return;
+    this.view.dock.skipForm.start(this.host.data.skip_reasons);
+    this.enter("skip", "Why do you skip this task? Choose a reason, Enter skips, Escape goes back.");
+  }
+
+  openNone() {
+    this.enter("none", "No response is acceptable? Enter sends that, Escape goes back.");
+  }
+
+  openFlags(place) {
+    this.mark(place);
+    if (this.mode === "flags") this.close();
+    else this.enter("flags", `Flags of response ${letter(place)}. Escape closes them.`);
+  }
+
+  askQuality() {
+    this.enter("quality", `Quality of response ${letter(this.marked)}, 1 to 7.`);
+  }
+
+  askStrength() {
+    if (!this.task) return;
+    if (this.view.dock.scale.hidden) this.view.say("Rank every response first.");
+    else this.enter("strength", "How much better is the best than the next? 1 to 4.");
+  }
+
+  writeWhy() {
+    this.view.focusMode("rationale");
+  }
+
+  close() {
+    this.mode = null;
+    this.paint();
+    if (this.task) this.view.focusCard(this.marked);
+  }
+
+  // ---- answers
+
+  submit() {
+    if (!this.task) return;
+    const { missing } = this.answer;
+    if (missing.length) {
+      const words = `Not sent yet: ${missing.join(", ")} ${missing.length > 1 ? "have" : "has"} no rank`;
+      this.pick(this.answer.ranks.indexOf(null));
+      this.view.dock.showHint(words, true);
+      this.view.say(words);
+      return;
+    }
+    this.host.deliver({ ...this.answer.ranking() });
+  }
+
+  none() {
+    if (this.task) this.host.deliver({ unacceptable: true, ...this.answer.said() });
+  }
+
+  skip(reason) {
+    if (!this.task) return;
+    if (reason) {
+      this.host.deliver({ skip_reason: reason });
+      return;
+    }
+    const words = "Choose a reason, or write one";
+    this.view.dock.skipForm.problem.textContent = words;
+    this.view.say(`${words}.`);
+  }
+
+  // ---- keys
+
+  keyActions() {
+    const { host } = this;
+    return {
+      rank: (key) => this.rank(this.marked, RANK_KEYS.indexOf(key) + 1),
+      unplace: () => this.unplace(),
+      next: () => this.move(1),
+      previous: () => this.move(-1),
+      rest: () => this.placeRest(),
+      undo: () => this.undo(),
+      submit: () => this.submit(),
+      takeBack: () => host.takeBack(),
+      none: () => this.openNone(),
+      noneNow: () => this.none(),
+      skip: () => this.openSkip(),
+      skipNow: () => this.skip(this.view.dock.skipForm.chosen()),
+      reason: (key) => this.view.dock.skipForm.choose(Number(key) - 1),
+      acceptable: () => this.acceptable(this.marked),
+      quality: () => this.askQuality(),
+      rate: (key) => this.rate(this.marked, Number(key), { detail: 1 }),
+      flags: () => this.openFlags(this.marked),
+      flag: (key) => this.flag(this.marked, host.data.asks.flags[FLAG_KEYS.indexOf(key)]),
+      strength: () => this.askStrength(),
+      compare: (key) => this.compare(Number(key), { detail: 1 }),
+      rationale: () => this.writeWhy(),
+      close: () => this.close(),
+      leaveEdit: () => host.leaveEdit(),
+      help: () => host.openHelp(),
+      history: () => host.openHistory(),
+      guidelines: () => host.toggleGuidelines(),
+      lower: () => this.view.history.step(1),
+      higher: () => this.view.history.step(-1),
+      older: () => this.view.history.turn(1),
+      newer: () => this.view.history.turn(-1),
+    };
+  }
+
+  get context() {
+    return this.view.overlay ?? this.mode ?? (this.task ? "page" : "idle");
+  }
+
+  key(event) {
+    if (!this.mayBeOurs(event)) return;
+    const path = event.composedPath();
+    const isInside = path.includes(this.host.root);
+    this.isWriting = isTextField(path[0]) && isInside;
+    if (this.isWriting ? this.keyInField(event, path[0]) : this.handle(event, path[0])) stop(event);
+  }
+
+  // Whether nothing else on the page has the key: no input method, no field or control outside, no dialog.
+  mayBeOurs(event) {
+    if (event.isComposing || event.keyCode === 229) return false;
+    const path = event.composedPath();
+    const isInside = path.includes(this.host.root);
+    if (isTextField(path[0])) return isInside;
+    if (event.ctrlKey || event.metaKey || event.altKey || isDialogOpen()) return false;
+    return isInside || !isControl(path[0]);
+  }
+
+  // A key that came while there was no element to draw in: held by the controller, done or written now.
+  late(key) {
+    if (!this.isWriting) this.handle(key, this.host.root);
+    else if (key.key.length === 1) this.view.dock.type(this.field, key.key);
+  }
+
+  get field() {
+    return this.mode === "skip" ? this.view.dock.skipForm.own : this.view.dock.rationale;
+  }
+
+  // Go on in another element: what was open stays open, and what was being written goes on where it was.
+  resume(before) {
+    this.view.showTask(this.task);
+    this.paint();
+    if (this.mode === "skip") this.view.dock.skipForm.resume(before.dock.skipForm, this.host.data.skip_reasons);
+    if (this.isWriting) this.field.focus({ preventScroll: true });
+    else if (mayTakeFocus(false)) this.view.focusMode(this.mode, this.marked);
+  }
+
+  keyInField(event, origin) {
+    const isRationale = origin === this.view.dock.rationale;
+    if (event.key === "Escape" && !event.ctrlKey) {
+      this.close();
+      return true;
+    }
+    if (isRationale && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      if (!event.repeat) this.submit();
+      return true;
+    }
+    return false;
+  }
+
+  // Whether the key was one of ours.
+  handle(event, origin) {
+    const name = keyName(event);
+    const isOnButton = origin instanceof HTMLButtonElement;
+    if (isOnButton && (name === "Enter" || name === " ")) return false; // it presses the button
+    if (origin.role === "radio" && !this.view.overlay && (name === "ArrowLeft" || name === "ArrowRight")) {
+      (name === "ArrowLeft" ? origin.previousElementSibling : origin.nextElementSibling)?.focus();
+      return true;
+    }
+    let line = bound(name, this.context, this.has, this.keys);
+    if (!line && (this.mode === "quality" || this.mode === "strength")) {
+      this.close();
+      line = bound(name, this.context, this.has, this.keys);
+    }
+    if (line) {
+      if (!event.repeat || MAY_REPEAT.has(line.action)) this.does[line.action](name);
+      return true;
+    }
+    if (this.view.overlay) return !["Escape", "Enter", "Tab", " "].includes(name);
+    return name === "r" || name === "c"; // Streamlit's own keys: rerun, clear cache
+  }
+
+  get keys() {
+    return KEYS;
+  }
+}
