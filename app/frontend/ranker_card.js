@@ -1,12 +1,14 @@
 // One response: its letter, what it was given, the buttons for that, and its text.
 
 import { QUALITY } from "./ranker_answer.js";
+import { codeBadge, lengthBadge } from "./ranker_diff.js";
 import { button, check, keyHint, make, named, radios } from "./ranker_dom.js";
 import { letter, tiedWith } from "./ranker_judgement.js";
 import { FLAG_KEYS, RANK_KEYS } from "./ranker_keys.js";
 
 export class Card {
-  constructor(task, place, asks, actions, text) {
+  // `text`: the element that holds its text, which the reader fills.
+  constructor(task, place, asks, actions) {
     this.place = place;
     this.asks = asks;
     this.actions = actions;
@@ -20,7 +22,9 @@ export class Card {
     grip.title = "Drag into the order below";
     this.standing = make("span", "standing");
     const head = make("div", "head", [grip, this.standing, this.ranks]);
-    this.element = make("article", "card", [head, ...this.details(), ...badges(task.badges?.[place]), text]);
+    this.text = make("div", "text");
+    this.badges = badges(task.responses[place], task.badges?.[place]);
+    this.element = make("article", "card", [head, ...this.details(), this.badges, this.text]);
     this.element.classList.toggle("many", n > 6);
     this.element.addEventListener("focusin", () => actions.mark(place));
     this.element.addEventListener("click", () => actions.mark(place));
@@ -99,6 +103,12 @@ export class Card {
     this.flags.scrollIntoView({ block: "nearest" });
   }
 
+  // How it differs from another one; nothing for an empty text.
+  showCompared(words) {
+    this.badges.querySelector(".compared")?.remove();
+    if (words) this.badges.append(make("li", "compared", [], words));
+  }
+
   standingWords({ ranks, rest }) {
     const rank = ranks[this.place];
     if (rank === null) return rest ? "Among the rest, worse" : "Not ranked";
@@ -118,6 +128,9 @@ export class Card {
   }
 }
 
-function badges(names = []) {
-  return names.length ? [make("ul", "badges", names.map((words) => make("li", "badge", [], words)))] : [];
+// How long a text is and what code stands in it, and what was found wrong with it.
+function badges(text, names = []) {
+  const facts = [lengthBadge(text), codeBadge(text)].filter(Boolean);
+  const lines = (kind, all) => all.map((words) => make("li", kind, [], words));
+  return make("ul", "badges", [...lines("fact", facts), ...lines("badge", names)]);
 }

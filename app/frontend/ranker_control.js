@@ -7,6 +7,7 @@ import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
 import { idleLines, mayTakeFocus, stop, Stopwatch } from "./ranker_page.js";
+import { comparable, draftOf, fits, sentBefore, statusOf } from "./ranker_sent.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
@@ -39,7 +40,7 @@ export class Ranker {
     root.addEventListener("pointermove", () => (this.isActive = true));
     const before = this.view;
     before?.destroy();
-    this.view = new View(root, this.actions());
+    this.view = new View(root, this.actions(), before);
     this.hasFlushed = false; // the new element knows nothing of what is on its way
     this.askedAt = this.shownAt = null; // overlays are closed
     if (!this.data) return;
@@ -82,10 +83,11 @@ export class Ranker {
   actions() {
     const { desk } = this;
     const gestures = ["rank", "mark", "pick", "drop", "undo", "placeRest", "acceptable", "rate", "flag", "openFlags",
-      "compare", "write", "openNone", "none", "openSkip", "skip", "close", "submit"];
+      "compare", "write", "toggleRaw", "toggleFold", "differences", "togglePair", "openNone", "none", "openSkip", "skip",
+      "close", "submit"];
     return {
       ...Object.fromEntries(gestures.map((name) => [name, (...values) => desk[name](...values)])),
-      mayDrag: () => desk.task !== null && !this.view.overlay && desk.context === "page",
+      mayDrag: () => desk.task !== null && ["page", "pair"].includes(desk.context),
       ranks: () => desk.answer.ranks,
       leaveEdit: () => this.leaveEdit(),
       openHelp: () => this.openHelp(),
@@ -404,31 +406,4 @@ export class Ranker {
   idleLines() {
     return idleLines(this.data.waiting, this.storage.items.size);
   }
-}
-
-// A draft fits if it was made for this very order.
-function fits(draft, task) {
-  return draft && JSON.stringify(draft.display_order) === JSON.stringify(task.display_order) ? draft : null;
-}
-
-// What was sent as a draft again: the rest has no rank.
-function draftOf(item) {
-  const rest = item.unplaced ?? [];
-  const ranks = item.ranks.map((rank, place) => (rest.includes(place) ? null : rank));
-  return { ...item, ranks, rest: rest.length > 0 };
-}
-
-function statusOf({ unacceptable, skip_reason: reason }) {
-  if (reason) return { status: "skipped", skip_reason: reason };
-  return { status: unacceptable ? "unacceptable" : "ranked" };
-}
-
-function sentBefore({ status, skip_reason: reason }, answer) {
-  if (status === "skipped") return { skip_reason: reason };
-  return status === "ranked" ? answer.ranking() : { unacceptable: true, ...answer.said() };
-}
-
-// An answer as text, to see whether a change changes anything.
-function comparable({ ranks, unplaced, acceptable, flags, quality, strength, rationale, unacceptable, skip_reason: skip }) {
-  return JSON.stringify([ranks, unplaced, acceptable, flags, quality, strength, rationale || undefined, unacceptable, skip]);
 }

@@ -155,6 +155,30 @@ export class Desk {
     this.host.changed();
   }
 
+  // ---- reading
+
+  read(what, ...values) {
+    if (!this.task) return;
+    this.view.reader[what](...values);
+    this.view.focusCard(this.marked);
+  }
+
+  toggleRaw() {
+    this.read("toggleRaw");
+  }
+
+  toggleFold() {
+    this.read("toggleFold");
+  }
+
+  differences() {
+    this.read("differences", this.marked);
+  }
+
+  togglePair() {
+    this.read("togglePair", this.marked);
+  }
+
   // ---- modes
 
   enter(mode, words) {
@@ -257,6 +281,13 @@ export class Desk {
       strength: () => this.askStrength(),
       compare: (key) => this.compare(Number(key), { detail: 1 }),
       rationale: () => this.writeWhy(),
+      raw: () => this.toggleRaw(),
+      fold: () => this.toggleFold(),
+      differences: () => this.differences(),
+      pair: () => this.togglePair(),
+      otherSide: () => this.pick(this.view.reader.pair.other(this.marked)),
+      nextBeside: () => this.read("otherInPair", 1, this.marked),
+      previousBeside: () => this.read("otherInPair", -1, this.marked),
       close: () => this.close(),
       leaveEdit: () => host.leaveEdit(),
       help: () => host.openHelp(),
@@ -270,7 +301,8 @@ export class Desk {
   }
 
   get context() {
-    return this.view.overlay ?? this.mode ?? (this.task ? "page" : "idle");
+    const page = this.task && this.view.reader.pair.places ? "pair" : this.task ? "page" : "idle";
+    return this.view.overlay ?? this.mode ?? page;
   }
 
   key(event) {
@@ -304,6 +336,7 @@ export class Desk {
   // Go on in another element: what was open stays open, and what was being written goes on where it was.
   resume(before) {
     this.view.showTask(this.task);
+    this.view.reader.resume(before.reader);
     this.paint();
     if (this.mode === "skip") this.view.dock.skipForm.resume(before.dock.skipForm, this.host.data.skip_reasons);
     if (this.isWriting) this.field.focus({ preventScroll: true });
@@ -326,7 +359,7 @@ export class Desk {
   // Whether the key was one of ours.
   handle(event, origin) {
     const name = keyName(event);
-    const isOnButton = origin instanceof HTMLButtonElement;
+    const isOnButton = origin instanceof HTMLButtonElement || origin instanceof HTMLAnchorElement;
     if (isOnButton && (name === "Enter" || name === " ")) return false; // it presses the button
     if (origin.role === "radio" && !this.view.overlay && (name === "ArrowLeft" || name === "ArrowRight")) {
       (name === "ArrowLeft" ? origin.previousElementSibling : origin.nextElementSibling)?.focus();

@@ -5,6 +5,7 @@ import { orderText } from "./ranker_judgement.js";
 
 const SECTIONS = [
   ["page", "While a task is on the page"],
+  ["pair", "With two responses side by side"],
   ["anywhere", "Always"],
   ["skip", "Skipping"],
   ["flags", "Flags"],

@@ -6,7 +6,9 @@ export const FLAG_KEYS = [..."123456789abdefghijklmn"].filter((key) => key !== "
 const DIGITS = RANK_KEYS.slice(0, 9);
 
 // Where keys mean different things. What stands under "page" holds while a task is on the screen and nothing is open.
+// With two responses side by side all of that holds too, but for the keys that mean something of their own there.
 const PAGE = "page";
+const PAIR = "pair";
 
 export const KEYS = [
   { keys: DIGITS, shown: "1 … 9", context: PAGE, label: "rank the marked response and go on to the next open one",
@@ -34,12 +36,23 @@ export const KEYS = [
     action: "strength", when: (has) => has.strength },
   { keys: ["n"], context: PAGE, label: "write why; Ctrl+Enter submits, Esc leaves the field", action: "rationale",
     when: (has) => has.rationale },
+  { keys: ["m"], context: PAGE, label: "texts as they were written, or as Markdown", action: "raw" },
+  { keys: ["f"], context: PAGE, label: "fold or open the start that all responses share", action: "fold" },
+  { keys: ["d"], context: PAGE, label: "differences from the marked response, then from the others, then none",
+    action: "differences" },
+  { keys: ["v"], context: PAGE, label: "read the marked response and another side by side, or all", action: "pair" },
   { keys: ["Escape"], shown: "Esc", context: PAGE, label: "leave a sent answer as it was", action: "leaveEdit",
     when: (has) => has.editing },
   { keys: ["z"], context: "idle", label: "take back the last submit, to change it", action: "takeBack" },
   { keys: ["?"], context: "anywhere", label: "show or close this list", action: "help" },
   { keys: ["h"], context: "anywhere", label: "show or close your answers", action: "history" },
   { keys: ["i"], context: "anywhere", label: "show or close the guidelines", action: "guidelines" },
+
+  { keys: ["ArrowLeft", "ArrowRight"], shown: "← →", context: PAIR, label: "mark the other one", action: "otherSide" },
+  { keys: ["ArrowDown"], shown: "↓", context: PAIR, label: "the next response beside the marked one",
+    action: "nextBeside" },
+  { keys: ["ArrowUp"], shown: "↑", context: PAIR, label: "the one before", action: "previousBeside" },
+  { keys: ["Escape"], shown: "Esc", context: PAIR, label: "all responses again", action: "pair" },
 
   { keys: DIGITS, shown: "1 … 9", context: "skip", label: "choose a reason", action: "reason" },
   { keys: ["Enter"], context: "skip", label: "skip the task", action: "skipNow" },
@@ -66,11 +79,18 @@ export const KEYS = [
 ];
 
 // Contexts in which the keys for "anywhere" hold too: elsewhere a letter may choose something.
-const OPEN_TO_ALL = [PAGE, "idle", "history", "help"];
+const OPEN_TO_ALL = [PAGE, PAIR, "idle", "history", "help"];
 export const CONTEXTS = [...new Set([...KEYS.map((each) => each.context), "idle", "help"])];
 
-export const keysIn = (context, keys = KEYS) =>
-  keys.filter((each) => each.context === context || (each.context === "anywhere" && OPEN_TO_ALL.includes(context)));
+export function keysIn(context, keys = KEYS) {
+  const own = keys.filter(
+    (each) => each.context === context || (each.context === "anywhere" && OPEN_TO_ALL.includes(context)),
+  );
+  if (context !== PAIR) return own;
+  const taken = new Set(own.flatMap((each) => each.keys));
+  const free = (each) => ({ ...each, keys: each.keys.filter((key) => !taken.has(key)) });
+  return [...own, ...keys.filter((each) => each.context === PAGE).map(free)];
+}
 
 // The name of a key: digits by their place on the keyboard too (French ones need Shift), letters in lower case.
 export function keyName(event) {

@@ -5,23 +5,26 @@ import { Help, History } from "./ranker_dialogs.js";
 import { Dock } from "./ranker_dock.js";
 import { button, make, named } from "./ranker_dom.js";
 import { Drag } from "./ranker_drag.js";
+import { Reader } from "./ranker_reader.js";
+import { showText } from "./ranker_text.js";
 
 const ROLES = { system: "System", user: "User", assistant: "Assistant" };
 const FACTS = "Reference facts, not shown to the model";
 
 export class View {
-  constructor(root, actions) {
+  // `before`: the view of an element that is gone.
+  constructor(root, actions, before) {
     this.root = root;
     this.actions = actions;
     this.cards = [];
-    this.build();
+    this.build(before);
     this.drag = new Drag(root, this.dock.order, actions);
     this.observer = new ResizeObserver(() => this.measure());
     this.observer.observe(this.prompt);
     this.observer.observe(this.dock.element);
   }
 
-  build() {
+  build(before) {
     const { actions } = this;
     this.title = make("h1", "title");
     this.progress = make("span", "progress");
@@ -36,8 +39,7 @@ export class View {
     const top = make("header", "top", [this.title, this.progress, this.pace, make("span", "grow")]);
     top.append(this.saved, this.backup, tools);
 
-    this.guidelinesText = make("div", "guidelines-text");
-    this.guidelinesText.dir = "auto";
+    this.guidelinesText = make("div", "guidelines-text text");
     this.guidelinesVersion = make("span", "version");
     const head = make("div", "guidelines-head", [make("h2", "", [], "Guidelines"), this.guidelinesVersion]);
     this.guidelines = named(make("aside", "guidelines", [head, this.guidelinesText]), "", "Guidelines");
@@ -50,7 +52,9 @@ export class View {
     this.prompt = named(make("section", "prompt"), "", "Prompt");
     this.grid = named(make("div", "cards"), "group", "Responses");
     this.dock = new Dock(actions);
-    this.work = make("div", "work", [this.banner, this.prompt, this.grid, this.dock.element]);
+    this.reader = new Reader(actions, (words) => this.say(words), before?.reader);
+    const parts = [this.banner, this.prompt, this.reader.bar, this.grid, this.dock.element];
+    this.work = make("div", "work", parts);
     this.idle = make("div", "idle");
     this.live = make("div", "unseen");
     this.live.setAttribute("aria-live", "polite");
@@ -69,7 +73,8 @@ export class View {
 
   showProject(project, guidelines, asks) {
     this.title.textContent = project.name;
-    this.guidelinesText.textContent = guidelines.text;
+    if (this.guidelinesShown !== guidelines.text) showText(this.guidelinesText, guidelines.text);
+    this.guidelinesShown = guidelines.text;
     this.guidelinesVersion.textContent = `version ${guidelines.version}`;
     this.guidelinesButton.hidden = !guidelines.text.trim();
     this.asks = asks;
@@ -131,35 +136,32 @@ export class View {
     this.work.hidden = false;
     this.idle.hidden = true;
     const isChat = task.prompt.length > 1;
-    const messages = task.prompt.map((message) => {
-      const role = make("span", "role", [], isChat ? (ROLES[message.role] ?? message.role) : "Prompt");
-      return make("div", `message ${message.role}`, [role, this.text(message.content)]);
+    const others = task.prompt.map(({ content }) => [make("div", "text"), content]);
+    const messages = task.prompt.map(({ role }, n) => {
+      const title = make("span", "role", [], isChat ? (ROLES[role] ?? role) : "Prompt");
+      return make("div", `message ${role}`, [title, others[n][0]]);
     });
     if (task.facts) {
-      const facts = make("div", "facts", [make("span", "role", [], FACTS), this.text(task.facts)]);
-      messages.push(named(facts, "note", FACTS));
+      const text = make("div", "text");
+      others.push([text, task.facts]);
+      messages.push(named(make("div", "facts", [make("span", "role", [], FACTS), text]), "note", FACTS));
     }
     this.prompt.replaceChildren(make("div", "messages", messages));
     this.prompt.classList.toggle("with-facts", Boolean(task.facts));
     const n = task.responses.length;
-    this.cards = task.responses.map(
-      (text, place) => new Card(task, place, this.asks, this.actions, this.text(text)),
-    );
+    this.cards = task.responses.map((_, place) => new Card(task, place, this.asks, this.actions));
     this.grid.replaceChildren(...this.cards.map((card) => card.element));
     this.grid.classList.toggle("thirds", n === 3 || n > 4);
     this.grid.classList.toggle("many", n > 6);
+    this.reader.begin(task.responses, others, this.cards);
     this.prompt.scrollTop = isChat ? this.prompt.scrollHeight : 0;
     this.scrollToTop();
     this.measure();
   }
 
-  text(content) {
-    const element = make("div", content.trim() ? "text" : "text empty", [], content.trim() ? content : "(empty)");
-    element.dir = "auto";
-    return element;
-  }
-
   paint(answer, mode, isEdit) {
+    this.reader.pair.follow(answer.marked, this.marked);
+    this.marked = answer.marked;
     for (const card of this.cards) card.paint(answer, card.place === answer.marked, mode);
     this.dock.paint(answer, mode, isEdit);
     this.dock.show(mode);

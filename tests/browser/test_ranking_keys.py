@@ -20,6 +20,7 @@ def test_no_two_keys_collide_and_none_is_streamlits(ranking: RankingPage) -> Non
         "idle: z is takeBack and zoom",
         "page: j is next and jump",
         "page: z is takeBack and zoom",
+        "pair: j is next and jump",
         "skip: c is Streamlit and clear",
     ]
 

@@ -26,6 +26,13 @@ HOSTILE = [
     "مرحبا بالعالم، هذا نص عربي.",
 ]
 
+MARKS = {0x202E: "RLO", 0x202C: "PDF", 0x200B: "ZWSP", 0x2066: "LRI", 0x2069: "PDI"}
+
+
+def with_marks(text: str) -> str:
+    """As it is shown: what nobody would see has a mark in its place."""
+    return text.translate(MARKS)
+
 
 def test_texts_are_only_text(work: Work, new_page: NewPage) -> None:
     project = make_project(work.store, k=8)
@@ -33,10 +40,13 @@ def test_texts_are_only_text(work: Work, new_page: NewPage) -> None:
     work.project = project
     page = new_page(work.server, work.person)
     ranking = RankingPage(page).open(work.url)
+    hostile = ":is(img, a, script, style, iframe, object)"
+    assert page.locator(f".ranker :is(.card, .prompt) {hostile}").count() == 0, "as Markdown"
+    ranking.press("m")
     shown = page.locator(".ranker .card .text").evaluate_all("all => all.map((each) => each.textContent)")
-    assert sorted(shown) == sorted(HOSTILE), "each text stands there as it is, letter by letter"
+    assert sorted(shown) == sorted(map(with_marks, HOSTILE)), "each text stands there as it is, letter by letter"
     assert page.title() != "owned"
-    assert page.locator(".ranker :is(.card, .prompt) :is(img, a, script, style, code, b, strong)").count() == 0
+    assert page.locator(".ranker :is(.card, .prompt) :is(img, a, script, style, code, b, strong)").count() == 0, "raw"
     widths = page.locator(".ranker").evaluate("each => [each.scrollWidth, each.clientWidth]")
     assert widths[0] <= widths[1], "a long word must not make the page wider"
     direction = page.locator(".ranker .card .text", has_text="مرحبا").evaluate(
@@ -179,4 +189,7 @@ def test_what_is_wrong_with_a_response_stands_on_its_card(work: Work, new_page: 
         card.locator(".text").inner_text(): card.get_by_role("listitem").all_inner_texts()
         for card in ranking.cards.all()
     }
-    assert badges == {"The Volga is a": ["cut at the length limit", "almost the same as another"], "The Danube": []}
+    assert badges == {
+        "The Volga is a": ["4 words \u00b7 14 characters", "cut at the length limit", "almost the same as another"],
+        "The Danube": ["2 words \u00b7 10 characters"],
+    }
