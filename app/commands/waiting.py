@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 
 from app.commands.common import INTERRUPTED, Context, Outcome, as_document
 from app.progress import ProgressLine
@@ -25,14 +27,15 @@ def wait(context: Context, run: Run) -> Outcome:
     """Wait for a run that was queued; what it ended as is the outcome."""
     helper = _Helper(context)
     try:
-        with ProgressLine(f"run {run.id} ({run.kind})") as progress:
+        with ProgressLine(f"run {run.id} ({run.kind})") as progress, _ctrl_c_noted() as raise_if_noted:
 
             def look(seen: Run) -> None:
+                raise_if_noted()
                 helper.look(seen)
                 progress.update(seen.step, seen.total_steps, "steps", "" if seen.step else seen.status.value)
 
             ended = wait_for(context.store, run.id, look)
-            helper.part()
+        helper.part()
     except WorkFailed as error:
         helper.part()
         return Outcome(as_document(_now(context, run.id)), status=1, problem=str(error))
@@ -46,6 +49,30 @@ def wait(context: Context, run: Run) -> Outcome:
 def look_at(run_id: str) -> str:
     """How to see a run, and how to stop it."""
     return f"`rankloop runs show {run_id}` shows it, `rankloop runs cancel {run_id}` stops it"
+
+
+@contextlib.contextmanager
+def _ctrl_c_noted() -> Iterator[Callable[[], None]]:
+    """Ctrl-C is only noted; what this yields raises KeyboardInterrupt once it came.
+
+    Raised wherever it happens to come, Python drops it inside a finalizer or a callback of the database, and the wait
+    would go on.
+    """
+    noted = False
+
+    def note(*_signal: object) -> None:
+        nonlocal noted
+        noted = True
+
+    def raise_if_noted() -> None:
+        if noted:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield raise_if_noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Helper:

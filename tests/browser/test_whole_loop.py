@@ -60,6 +60,7 @@ def _set_up(page: Page, server: WebServer) -> None:
 
 def _new_project(page: Page) -> None:
     page.get_by_role("button", name="New project").click()
+    expect(page.get_by_role("heading", name="Projects")).to_be_visible(timeout=20_000)
     page.get_by_role("button", name="New project").click()
     page.get_by_role("dialog").get_by_label("Name").fill("The loop")
     page.get_by_role("button", name="Create project").click()
@@ -71,6 +72,7 @@ def _import(page: Page, folder: Path) -> None:
     rows = [json.dumps({"prompt": f"Say something about the number {number}."}) for number in range(N_PROMPTS)]
     file.write_text("\n".join([*rows, '{"prompt": ""}']) + "\n")
     page.get_by_role("button", name="Import prompts").click()
+    expect(page.get_by_role("heading", name="Prompts and responses")).to_be_visible(timeout=20_000)
     page.get_by_role("button", name="Import prompts").click()
     page.locator("input[type=file]").set_input_files(file)
     expect(page.get_by_text("What the import would do")).to_be_visible(timeout=20_000)
