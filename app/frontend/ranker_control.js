@@ -7,14 +7,12 @@ import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
 import { idleLines, mayTakeFocus, stop, Stopwatch } from "./ranker_page.js";
-import { comparable, draftOf, fits, sentBefore, statusOf } from "./ranker_sent.js";
+import { comparable, draftOf, fits, savedState, sentBefore, statusOf } from "./ranker_sent.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
 const DRAFT_AFTER_MS = 300;
 const RESEND_MS = 4000;
-const TROUBLE_MS = 6000;
-const BACKUP_AFTER_MS = 20_000;
 const LOOK_IDLE_MS = 20_000; // nothing to rank: look whether something has come free
 const LOOK_BUSY_MS = 5 * 60_000; // somebody is reading: keep their leases alive
 export class Ranker {
@@ -394,10 +392,8 @@ export class Ranker {
     const items = [...this.storage.items.values()];
     const ranked = items.filter((item) => !item.skip_reason && !item.edit_of).length;
     if (this.data) this.view.showProgress(this.data.n_done + ranked, this.data.n_today, this.data.pace_s);
-    const waits = items.length ? Date.now() - Math.min(...items.map((item) => item.sent_at ?? 0)) : 0;
-    const state = !items.length ? "saved" : waits < TROUBLE_MS && !trouble ? "saving" : "trouble";
-    const words = { saved: "All saved", saving: `${items.length} saving…`, trouble: "Not saved yet, trying again" };
-    this.view.showSaved(state, words[state], waits >= BACKUP_AFTER_MS);
+    const { state, words, mayBackUp } = savedState(items, trouble);
+    this.view.showSaved(state, words, mayBackUp);
     if (state === "trouble" && this.savedState !== state) this.view.say("Not saved yet, trying again. Keep the page open.");
     if (!this.desk.task && this.data) this.view.showIdle(this.idleLines());
     this.savedState = state;

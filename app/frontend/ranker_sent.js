@@ -1,5 +1,16 @@
 // Answers as they are sent, and as they come back: drafts, statuses, what makes two of them equal. No elements.
 
+const TROUBLE_MS = 6000;
+const BACKUP_AFTER_MS = 20_000;
+
+// How it stands with what is on its way: a name, words for it, and whether a copy in a file is offered.
+export function savedState(items, trouble) {
+  const waits = items.length ? Date.now() - Math.min(...items.map((item) => item.sent_at ?? 0)) : 0;
+  const state = !items.length ? "saved" : waits < TROUBLE_MS && !trouble ? "saving" : "trouble";
+  const words = { saved: "All saved", saving: `${items.length} saving…`, trouble: "Not saved yet, trying again" };
+  return { state, words: words[state], mayBackUp: waits >= BACKUP_AFTER_MS };
+}
+
 // A draft fits if it was made for this very order.
 export function fits(draft, task) {
   return draft && JSON.stringify(draft.display_order) === JSON.stringify(task.display_order) ? draft : null;

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from factories import make_run
 
-import app.commands.waiting as waiting
+from app.commands import waiting
 from app.commands.common import INTERRUPTED, Context
 from data.paths import Home
 from data.records import Run
