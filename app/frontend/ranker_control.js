@@ -23,12 +23,12 @@ export class Ranker {
     this.lastFlush = this.lastLook = Date.now();
     this.isActive = false;
     this.clock = new Stopwatch();
-    this.onKey = (event) => this.key(event);
-    this.onStorage = (event) => this.answeredElsewhere(event);
-    this.onVisible = () => this.clock.toggle(document.hidden);
-    document.addEventListener("keydown", this.onKey, true); // before Streamlit's own keys
-    window.addEventListener("storage", this.onStorage);
-    document.addEventListener("visibilitychange", this.onVisible);
+    this.ended = new AbortController();
+    const listen = (target, name, does, capture = false) =>
+      target.addEventListener(name, does, { capture, signal: this.ended.signal });
+    listen(document, "keydown", (event) => this.key(event), true); // before Streamlit's own keys
+    listen(window, "storage", (event) => this.answeredElsewhere(event));
+    listen(document, "visibilitychange", () => this.clock.toggle(document.hidden));
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
@@ -71,9 +71,7 @@ export class Ranker {
   destroy() {
     clearInterval(this.timer);
     clearTimeout(this.draftTimer);
-    document.removeEventListener("keydown", this.onKey, true);
-    window.removeEventListener("storage", this.onStorage);
-    document.removeEventListener("visibilitychange", this.onVisible);
+    this.ended.abort();
     this.view.destroy();
   }
 
@@ -359,18 +357,19 @@ export class Ranker {
   }
 
   async takeFile(file) {
+    let words;
     try {
       const items = this.storage.restore(await file.text());
       items.forEach((item) => this.done.add(item.task_id));
-      this.view.history.close();
-      this.view.showNotice(`${items.length} answers were taken in from the file and are on their way.`);
       if (!this.editing && this.desk.task && this.done.has(this.desk.task.task_id)) this.next();
       this.flush();
       this.showSaved();
+      words = `${items.length} answers were taken in from the file and are on their way.`;
     } catch (error) {
-      this.view.history.close();
-      this.view.showNotice(`Nothing was taken in: ${error.message}.`);
+      words = `Nothing was taken in: ${error.message}.`;
     }
+    this.view.history.close();
+    this.view.showNotice(words);
   }
 
   // ---- time

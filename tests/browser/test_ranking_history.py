@@ -163,7 +163,7 @@ def test_unsent_answers_are_saved_to_a_file_and_taken_in_again(work: Work, new_p
         ranking.ready()
         server.kill()
         ranking.press("2 1 3 Enter")
-        page.clock.run_for(25_000)
+        page.clock.run_for(21_000)  # later Streamlit lays a dialog of its own over the page
         with page.expect_download() as download:
             page.get_by_role("button", name="Save to a file").click()
         file = tmp_path / "unsent.json"
