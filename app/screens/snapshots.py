@@ -37,6 +37,7 @@ LEFT_OUT_WORDS = {
     "skipped": "skipped by the annotator",
     "unacceptable": "in which no response is acceptable",
     "all_tied": "with all responses tied, so without a pair",
+    "evenly_split": "of tasks whose annotators are evenly split on every pair",
     "extra": "that came after the task had all its annotators",
     "replaced_by_an_edit": "replaced by a later edit",
 }
@@ -132,6 +133,10 @@ def sizes_words(counts: dict[str, Any]) -> str:
     parts = [f"{count(how_many, 'ranking')} of {k} responses" for k, how_many in sizes.items()]
     if not_compared := counts.get("not_compared"):
         parts.append(f"{count(not_compared, 'pair')} within a rest that was left in no order, so not compared")
+    if evenly_split := counts.get("evenly_split"):
+        parts.append(f"{count(evenly_split, 'pair')} on which annotators are evenly split")
+    if (accuracy := counts.get("human_pair_accuracy")) is not None:
+        parts.append(f"on the held-out side one person has {accuracy:.1%} of another's pairs right")
     return "; ".join(parts)
 
 
