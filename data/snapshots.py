@@ -52,6 +52,7 @@ GROUP_COLUMNS = pa.schema(
         ("preferred", pa.list_(pa.int32())),
         ("compared", pa.list_(pa.int32())),
         ("probabilities", pa.list_(pa.float64())),
+        ("adjudicated", pa.bool_()),
     ]
 )
 OTHER_COLUMNS = GROUP_COLUMNS.append(pa.field("status", pa.string())).append(pa.field("skip_reason", pa.string()))
@@ -76,7 +77,7 @@ PAIR_COLUMNS = pa.schema(
 )
 _UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more to say; the hash then leaves them out
     "unplaced": [], "acceptable": [], "flags": [], "quality": [], "strength": None, "comment": "", "facts": "",
-    "preferred": [], "compared": [], "probabilities": [],
+    "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
 }  # fmt: skip
 
 
@@ -88,6 +89,8 @@ class Group:
     Where a task has several annotators, `preferred[i * K + j]` of them rank i above j, and `compared[i * K + j]`
     compared the two. Where they are merged into one group, `probabilities[i * K + j]` says how sure it is that i is
     better than j (both directions 0: no pair), and `ranking_id` and `annotator` list all of them, with commas between.
+    Where a researcher has decided on the task (`adjudicated`), they name the decision and the researcher, and `comment`
+    is the reason.
     """
 
     ranking_id: str
@@ -111,6 +114,7 @@ class Group:
     preferred: tuple[int, ...] = ()
     compared: tuple[int, ...] = ()
     probabilities: tuple[float, ...] = ()
+    adjudicated: bool = False
 
     @property
     def best(self) -> str:
@@ -130,6 +134,7 @@ def group_from_row(row: dict[str, Any]) -> Group:
     for name in ("unplaced", "acceptable", "quality", "preferred", "compared", "probabilities"):
         fields[name] = tuple(fields.get(name) or ())
     fields["flags"] = tuple(tuple(each) for each in fields.get("flags") or ())
+    fields["adjudicated"] = bool(fields.get("adjudicated"))
     fields["split"] = Split(row["split"])
     fields["messages"] = tuple(dict(each) for each in row["messages"])
     return Group(**fields)

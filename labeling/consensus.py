@@ -142,6 +142,12 @@ def comparisons(judgements: Mapping[str, Judgement]) -> list[dict[str, int]]:
     return units
 
 
+def share_of_agreement(units: Iterable[Mapping[str, int]]) -> tuple[float | None, int]:
+    """How often two annotators said the same of a pair of responses, and of how many such comparisons that is."""
+    same = [one == other for unit in units for one, other in combinations(unit.values(), 2)]
+    return (sum(same) / len(same) if same else None), len(same)
+
+
 def accuracy_against(truth: Judgement, other: Judgement) -> float | None:
     """The share of the truth's pairs that the other has in the same order, a tie half: as a model's is counted.
 

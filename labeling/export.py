@@ -64,7 +64,7 @@ _PAIR_IDS = _ROW_IDS | {
     name: PAIR_COLUMNS.field(name).type
     for name in ("chosen_id", "rejected_id", "rank_distance", "n_agree", "n_annotators", "probability")
 }
-_GROUP_IDS = _ROW_IDS | {"annotator": _TEXT}
+_GROUP_IDS = _ROW_IDS | {"annotator": _TEXT, "adjudicated": pa.bool_()}
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,8 @@ FORMATS = {
         {"prompt": MESSAGE_LIST, "status": _TEXT} | {name: GROUP_COLUMNS.field(name).type for name in KWISE_NAMES},
         _GROUP_IDS,
         "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4); unplaced: places (from 0) with the last "
-        "rank, in no order; no model may see facts or comment; annotator is a pseudonym",
+        "rank, in no order; no model may see facts or comment; annotator is a pseudonym; "
+        "adjudicated: a researcher's decision, whose reason is the comment",
     ),
     "unpaired": Format(
         GROUPS,

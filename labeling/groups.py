@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from data.records import Detail, Ranking, RankingStatus, Split, Task
+from data.records import Adjudication, Detail, Ranking, RankingStatus, Split, Task
 from data.snapshots import Group
 from labeling.consensus import Judgement, count_votes, merged_ranking, pair_probabilities
 from labeling.pairs import Pair, count_not_compared, count_ties, pairs_from_probabilities, pairs_from_ranks
 from labeling.ranks import is_all_tied
 
 MERGED = "merged"  # why an answer is no group by itself, though it is used
+OVERRULED = "overruled"  # by a researcher's decision on the task
 
 
 class Merge(StrEnum):
@@ -32,12 +34,16 @@ class Aside(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What becomes one group: one ranking, or several with how sure each pair is. `weight`: before it is shared out."""
+    """What becomes one group: one ranking, several with how sure each pair is, or a researcher's decision on the task.
+
+    `weight`: before it is shared out.
+    """
 
     rankings: tuple[Ranking, ...]
     ranks: tuple[int, ...]
     probabilities: tuple[float, ...]
     weight: float
+    decision: Adjudication | None = None
 
 
 class JudgedTask(NamedTuple):
@@ -89,15 +95,33 @@ def parts_of_task(
     return [Part(tuple(rankings), ranks, probabilities, sum(weights))], [Aside(each, MERGED) for each in rankings]
 
 
+def decided_part(
+    decision: Adjudication, answers: Sequence[Ranking], weight_of: Callable[[str], float]
+) -> tuple[list[Part], list[Aside]]:
+    """The group of a task on which a researcher has decided, if it has a pair; all else that was said is overruled."""
+    overruled = [Aside(each, "skipped" if each.status is RankingStatus.SKIPPED else OVERRULED) for each in answers]
+    if is_all_tied(decision.ranks):
+        return [], overruled
+    weight = sum(weight_of(each.annotator_id) for each in answers if each.id in decision.seen)
+    return [Part((), decision.ranks, (), weight or 1.0, decision)], overruled
+
+
 def build_group(
     part: Part, task: Task, rankings: Sequence[Ranking], *, split: Split, name_of: Callable[[str], str], weight: float
 ) -> Group:
     """A part as a row of the snapshot. `rankings`: all of the task, which say how many agree of how many."""
-    votes = count_votes([judgement(each) for each in rankings]) if len(rankings) > 1 else None
-    one = part.rankings[0] if len(part.rankings) == 1 else None
-    detail = one.detail if one is not None else Detail(acceptable=_acceptable(part.rankings))
+    decision, one = part.decision, part.rankings[0] if len(part.rankings) == 1 else None
+    has_votes = len(rankings) > 1 or (decision is not None and rankings)
+    votes = count_votes([judgement(each) for each in rankings]) if has_votes else None
+    detail, comment = Detail(acceptable=_acceptable(part.rankings or rankings)), ""
+    authors = [(each.id, each.annotator_id) for each in part.rankings]
+    if one is not None:
+        detail, comment = one.detail, one.comment
+    if decision is not None:
+        detail, comment = replace(detail, unplaced=decision.unplaced), decision.reason
+        authors = [(decision.id, decision.decided_by)]
     return Group(
-        ranking_id=",".join(each.id for each in part.rankings),
+        ranking_id=",".join(own_id for own_id, _ in authors),
         task_id=task.id,
         prompt_id=task.prompt_id,
         split=split,
@@ -106,18 +130,19 @@ def build_group(
         response_ids=tuple(response.id for response in task.responses),
         models=tuple(response.model for response in task.responses),
         ranks=part.ranks,
-        annotator=",".join(name_of(each.annotator_id) for each in part.rankings),
+        annotator=",".join(name_of(person_id) for _, person_id in authors),
         weight=weight,
         unplaced=detail.unplaced,
         acceptable=detail.acceptable,
         flags=detail.flags,
         quality=detail.quality,
         strength=detail.strength,
-        comment=one.comment if one is not None else "",
+        comment=comment,
         facts=task.facts,
         preferred=votes.preferred if votes else (),
         compared=votes.compared if votes else (),
         probabilities=part.probabilities,
+        adjudicated=decision is not None,
     )
 
 

@@ -46,10 +46,11 @@ class SnapshotCounter:
             is_eval = group.split is Split.EVAL
             self.pairs.update(found)
             self.totals.update(groups=1, rankings=len(annotators), rankings_eval=len(annotators) if is_eval else 0)
+            self.totals.update(adjudicated=group.adjudicated)
             self.totals.update(pairs_eval=found["pairs"] if is_eval else 0)
             self.k[str(len(group.ranks))] += len(annotators)
             self.prompts[group.prompt_id] = group.split
-            self.annotators.update(annotators)
+            self.annotators.update([] if group.adjudicated else annotators)
             if len(self.examples) < 3:
                 first = pairs_of_group(group)[0]
                 texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
@@ -66,6 +67,7 @@ class SnapshotCounter:
             "rankings_eval": self.totals["rankings_eval"],
             "rankings_late": self.totals["late"],
             "groups": self.totals["groups"],
+            "adjudicated": self.totals["adjudicated"],
             "pairs": self.pairs["pairs"],
             "pairs_train": self.pairs["pairs"] - self.totals["pairs_eval"],
             "pairs_eval": self.totals["pairs_eval"],

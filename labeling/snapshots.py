@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from data.adjudications import current_adjudications
 from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
@@ -47,7 +48,7 @@ from data.snapshots import (
 )
 from data.tasks import get_tasks
 from labeling.consensus import annotator_accuracies, comparisons, vote_weight
-from labeling.groups import JudgedTask, Merge, build_group, judgement, other_row, parts_of_task, usable
+from labeling.groups import JudgedTask, Merge, build_group, decided_part, judgement, other_row, parts_of_task, usable
 from labeling.snapshot_counts import OnGroup, SnapshotCounter
 from labeling.splits import side_of_other, split_prompts
 from labeling.tables import pair_batches
@@ -242,10 +243,16 @@ def iter_groups(
 def _judged_tasks(
     tx: Tx, project_id: str, config: SnapshotConfig, weight_of: Callable[[str], float]
 ) -> Iterator[JudgedTask]:
+    """Yield each task that was answered: by what a researcher decided on it, else by what its annotators said."""
+    decisions = {each.task_id: each for each in current_adjudications(tx, project_id)}
     for task_id, prompt_id, answers in _answers_by_task(tx, project_id):
         rankings, aside = usable(answers, include_extra=config.include_extra)
-        parts, more = parts_of_task(rankings, weight_of, config.merge)
-        yield JudgedTask(task_id, prompt_id, rankings, parts, aside + more)
+        if task_id in decisions:
+            parts, aside = decided_part(decisions[task_id], answers, weight_of)
+        else:
+            parts, more = parts_of_task(rankings, weight_of, config.merge)
+            aside += more
+        yield JudgedTask(task_id, prompt_id, rankings, parts, aside)
 
 
 def _answers_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, str, list[Ranking]]]:
@@ -287,6 +294,7 @@ def _write_manifest(
         "snapshot": snapshot_id,
         "statement": "rank 1 is best; equal ranks are a tie and give no pair; unplaced: last, in no order",
         "merge": _MERGE_NOTES[config.merge],
+        "adjudicated": "where a researcher has decided on a task, its group is that decision",
         "split": "by prompt",
         "weights": "the groups of a prompt share the weight 1; a pair has its group's weight over its number of pairs",
         "config": asdict(config),

@@ -97,8 +97,9 @@ def kwise_rows(groups: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def single_groups(groups: pa.RecordBatch) -> pa.RecordBatch:
-    """Those groups that are one answer; those merged of several stand among the snapshot's others, one by one."""
-    return groups.filter(pc.equal(pc.list_value_length(groups["probabilities"]), 0))
+    """Those groups that are one answer; what was merged or overruled stands among the snapshot's others, one by one."""
+    is_merged = pc.greater(pc.list_value_length(groups["probabilities"]), 0)
+    return groups.filter(pc.invert(pc.or_(is_merged, groups["adjudicated"])))
 
 
 def unacceptable_answers(others: pa.RecordBatch) -> pa.RecordBatch:

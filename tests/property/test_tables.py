@@ -49,6 +49,7 @@ def group_rows(draw: st.DrawFn) -> Row:
         "preferred": preferred if votes else [],
         "compared": compared if votes else [],
         "probabilities": sure if is_merged else [],
+        "adjudicated": False,
     }
 
 
@@ -151,5 +152,5 @@ def _group(number: int, texts: list[str]) -> Row:
         "messages": [{"role": "user", "content": "?"}], "responses": texts,
         "response_ids": [f"{number}-{place}" for place in range(k)], "models": ["m"] * k,
         "ranks": list(range(1, k + 1)), "annotator": "a", "weight": 1.0,
-        "preferred": [], "compared": [], "probabilities": [],
+        "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
     }  # fmt: skip
