@@ -26,6 +26,7 @@ from data.tasks import get_task
 from data.text import clean_text
 from labeling.consensus import comparisons, share_of_agreement
 from labeling.groups import judgement
+from labeling.pairs import compared
 from labeling.ranks import competition_ranks
 
 MAX_REASON = 4_000
@@ -64,6 +65,13 @@ class Case:
     def seen(self) -> tuple[str, ...]:
         """The rankings that a decision made now is made on."""
         return tuple(each.id for each in self.rankings)
+
+    @property
+    def seen_differently(self) -> list[tuple[int, int]]:
+        """The pairs of responses, by position, on which two of the rankings differ."""
+        judgements = [judgement(each) for each in self.rankings]
+        pairs = itertools.combinations(range(len(self.task.responses)), 2)
+        return [pair for pair in pairs if len({compared(*each, *pair) for each in judgements} - {None}) > 1]
 
 
 def disputed_tasks(store: Store, project_id: str) -> list[Disputed]:
