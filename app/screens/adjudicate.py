@@ -130,7 +130,9 @@ def _case(project: Project, who: Person, case: Case, names: dict[str, str], *, i
     key = f"{KEY}.case.{case.task.id}"
     show_case(case, key)
     if case.decision is not None:
-        show_decision(case.decision, names.get(case.decision.decided_by, ""), key)
+        with store().read() as tx:
+            now = tx.now()
+        show_decision(case.decision, names.get(case.decision.decided_by, ""), now, key)
     if decision_form(project.id, who, case, key):
         st.query_params.pop("task", None)
         say_after_rerun("Decided; snapshots use it from now on")

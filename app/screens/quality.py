@@ -18,7 +18,7 @@ from data.records import Project, Role
 
 if TYPE_CHECKING:
     from labeling.adjudication import Disputed
-    from labeling.agreement import Agreement
+    from labeling.agreement import Agreement, Share
     from labeling.checks import AnnotatorRow
 
 KEY = "quality"
@@ -40,19 +40,19 @@ def _live(project_id: str) -> None:
     with store().read() as tx:
         project = get_project(tx, project_id)
         n_versions = count_versions(tx, project.id)
-        decided = [each.id for each in current_adjudications(tx, project.id)]
+        decisions = current_adjudications(tx, project.id)
     if not n_versions:
         text = "Agreement and the annotators' ways of working stand here as soon as somebody has ranked."
         empty_state("fact_check", "Nothing has been ranked yet", text, f"{KEY}.empty")
         return
-    signature = (project.id, project.settings.adjudicate_below, n_versions, *decided)
+    signature = (project.id, project.settings.adjudicate_below, n_versions, *(each.id for each in decisions))
     found, rows, waiting = remembered(f"{KEY}.found", signature, lambda: _compute(project.id))
     st.header("Agreement", anchor=False)
     agreement_cards(found)
     st.header("The mark for reward models", anchor=False)
     human_mark(project, found)
     st.header("Disputed tasks", anchor=False)
-    _disputed(project, found, len(waiting), len(decided))
+    _disputed(project, found, len(waiting), {each.task_id for each in decisions})
     st.header("Annotators", anchor=False)
     _annotators(found, rows)
 
@@ -69,18 +69,21 @@ def _compute(project_id: str) -> Found:
     )
 
 
-def _disputed(project: Project, found: Agreement, n_waiting: int, n_decided: int) -> None:
+def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[str]) -> None:
     below = project.settings.adjudicate_below
-    st.caption(f"Waiting for a decision, with an agreement below {below:.0%}: {n_waiting:,}. Decided: {n_decided:,}.")
-    if st.button("Adjudicate", icon=":material/gavel:", key=f"{KEY}.adjudicate", disabled=not (n_waiting or n_decided)):
+    st.caption(
+        f"Waiting for a decision, with an agreement below {below:.0%}: {n_waiting:,}. Decided: {len(decided):,}."
+    )
+    if st.button("Adjudicate", icon=":material/gavel:", key=f"{KEY}.adjudicate", disabled=not (n_waiting or decided)):
         go_to("adjudicate")
     if not found.worst_tasks:
         st.caption("No task divides its annotators.")
         return
     table = pd.DataFrame(
         {
-            "agreement": [each.agreement for each in found.worst_tasks],
+            "agreement": [round(each.agreement or 0.0, 3) for each in found.worst_tasks],
             "comparisons": [each.n for each in found.worst_tasks],
+            "decided": [each.name in decided for each in found.worst_tasks],
             "prompt": [" ".join(found.prompts[each.name].split())[:300] for each in found.worst_tasks],
         }
     )
@@ -93,6 +96,7 @@ def _disputed(project: Project, found: Agreement, n_waiting: int, n_decided: int
         column_config={
             "agreement": st.column_config.NumberColumn("Agreement", format="percent"),
             "comparisons": "Comparisons",
+            "decided": st.column_config.CheckboxColumn("Decided"),
             "prompt": "Prompt",
         },
         alt="The tasks on which annotators agree least",
@@ -104,19 +108,25 @@ def _disputed(project: Project, found: Agreement, n_waiting: int, n_decided: int
 def _annotators(found: Agreement, rows: list[AnnotatorRow]) -> None:
     shares = {each.name: each for each in found.annotators}
     st.dataframe(
-        pd.DataFrame([_cells(row, shares) for row in rows]),
+        pd.DataFrame([_work(row) for row in rows]),
         hide_index=True,
-        key=f"{KEY}.annotators",
+        key=f"{KEY}.work",
+        column_config={"Median s": st.column_config.NumberColumn("Median s", format="%.1f")},
+        alt="How much and how fast each annotator works",
+    )
+    st.dataframe(
+        pd.DataFrame([_habits(row, shares.get(row.name)) for row in rows]),
+        hide_index=True,
+        key=f"{KEY}.habits",
         column_config={
-            "agrees": st.column_config.NumberColumn("Agrees with others", format="percent"),
-            "median s": st.column_config.NumberColumn("Median s", format="%.1f"),
-            "longer": st.column_config.NumberColumn("Longer preferred", format="percent"),
+            name: st.column_config.NumberColumn(name, format="percent")
+            for name in ("Agrees with others", "Prefers longer")
         },
-        alt="How each annotator works",
+        alt="How far each annotator agrees with others, and what they favour",
     )
     st.caption(
         "Hasty: answered faster than the texts can be read. Per minute: the most answers within one minute. Place p: "
-        "of rank 1 falling so unevenly on the places of the screen by chance. Longer preferred: share of rankings "
+        "of rank 1 falling so unevenly on the places of the screen by chance. Prefers longer: share of rankings "
         "whose longer responses won more pairs than they lost; its p by a sign test. Annotators never see this table."
     )
     noted = [(row, notes) for row in rows if (notes := notes_of(row, shares.get(row.name), len(rows)))]
@@ -129,23 +139,29 @@ def _annotators(found: Agreement, rows: list[AnnotatorRow]) -> None:
                 st.caption(f":material/flag: {note}")
 
 
-def _cells(row: AnnotatorRow, shares: dict[str, Any]) -> dict[str, Any]:
-    share, length = shares.get(row.name), row.length
+def _work(row: AnnotatorRow) -> dict[str, Any]:
     return {
-        "annotator": row.name,
-        "ranked": row.n_ranked,
-        "unacceptable": row.n_unacceptable,
-        "skipped": row.n_skipped,
-        "late": row.n_late,
-        "agrees": share.agreement if share else None,
-        "of": share.n if share else 0,
-        "median s": row.median_seconds,
-        "hasty": f"{row.n_hasty} of {row.n_timed}",
-        "per minute": row.busiest_minute,
-        "place p": f"{p_words(row.position.p_value)} (n {row.position.n})",
-        "longer": length.share,
+        "Annotator": row.name,
+        "Ranked": row.n_ranked,
+        "Unacceptable": row.n_unacceptable,
+        "Skipped": row.n_skipped,
+        "Late": row.n_late,
+        "Median s": row.median_seconds,
+        "Hasty": f"{row.n_hasty} of {row.n_timed}",
+        "Per minute": row.busiest_minute,
+    }
+
+
+def _habits(row: AnnotatorRow, share: Share | None) -> dict[str, Any]:
+    length = row.length
+    return {
+        "Annotator": row.name,
+        "Agrees with others": None if share is None or share.agreement is None else round(share.agreement, 3),
+        "Comparisons": share.n if share else 0,
+        "Place p": f"{p_words(row.position.p_value)}, n {row.position.n}",
+        "Prefers longer": None if length.share is None else round(length.share, 3),
         "95 %": "undefined" if length.low is None else f"{length.low:.0%} to {length.high:.0%}",
-        "longer p": f"{p_words(length.p_value)} (n {length.n})",
+        "Longer p": f"{p_words(length.p_value)}, n {length.n}",
     }
 
 

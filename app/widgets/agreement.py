@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import store
-from app.widgets.words import count, number, run_name
+from app.widgets.words import count, run_name
 from data.errors import NotFound
 from data.records import Project, RunKind, RunStatus
 from data.runs import list_runs
@@ -33,7 +33,7 @@ _FIGURES = (
 
 def agreement_cards(found: Agreement) -> None:
     """The four figures of agreement."""
-    with st.grid(4, min_column_width=200):
+    with st.grid(4, min_column_width=170):
         for name, label, is_share, unit, about in _FIGURES:
             _card(label, getattr(found, name), is_share, unit, about)
     st.caption(
@@ -66,7 +66,9 @@ def human_mark(project: Project, found: Agreement) -> None:
                 hide_index=True,
                 key="quality.reward_runs",
                 column_config={
+                    "run": "Run",
                     "model": st.column_config.NumberColumn("Model, held out", format="percent"),
+                    "n": "Rankings foretold",
                     "people": st.column_config.NumberColumn("People, same side", format="percent"),
                 },
                 alt="Reward models beside the people on their held-out side",
@@ -83,7 +85,8 @@ def _card(label: str, figure: Figure, is_share: bool, unit: str, about: str, *, 
         else:
             interval = f"{_value(figure.low, is_share)} to {_value(figure.high, is_share)}"
         several = plural or (unit.replace("pair of", "pairs of") if unit.startswith("pair of") else f"{unit}s")
-        st.caption(f"{interval}; n = {figure.n:,} {unit if figure.n == 1 else several}")
+        st.caption(interval)
+        st.caption(f"n = {figure.n:,} {unit if figure.n == 1 else several}")
 
 
 def _value(value: float | None, is_share: bool) -> str:
@@ -104,5 +107,7 @@ def _reward_runs(project: Project) -> list[dict[str, object]]:
                 continue
             people = counts.get("human_pair_accuracy")
             n = counts.get("human_pair_accuracy_n", 0)
-            rows.append({"run": run_name(run), "model": accuracy, "people": people, "n": number(n)})
+            rows.append(
+                {"run": run_name(run), "model": round(accuracy, 3), "people": people and round(people, 3), "n": n}
+            )
     return rows

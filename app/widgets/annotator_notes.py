@@ -64,8 +64,8 @@ def _bias(row: AnnotatorRow, alarm: float) -> list[str]:
         found.append(
             f"Rank 1 stood {position.observed[most]:.0f} times at place {chr(65 + most)} on the screen, "
             f"{position.expected[most]:.0f} are expected by chance (p {p_words(position.p_value)}). Perhaps they do "
-            "not read all responses: look at their rankings. Orders are drawn anew for each task, so this adds noise, and "
-            "no leaning."
+            "not read all responses: look at their rankings. Orders are drawn anew for each task, so this adds "
+            "noise, and no leaning."
         )
     if length.p_value is not None and length.share is not None and length.p_value < alarm:
         side, share = ("longer", length.share) if length.share > 0.5 else ("shorter", 1 - length.share)

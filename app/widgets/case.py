@@ -53,8 +53,8 @@ def _answer(number: int, answer: Ranking) -> None:
         st.text(order_words(answer.ranks or (), answer.detail.unplaced))
     if answer.skip_reason:
         st.text(answer.skip_reason)
-    for line in _detail_lines(answer):
-        st.text(line)
+    if lines := _detail_lines(answer):
+        st.text("\n".join(lines))
     if answer.comment:
         st.caption("Their reason")
         st.text(answer.comment)

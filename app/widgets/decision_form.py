@@ -7,22 +7,20 @@ import streamlit as st
 from app.context import store
 from app.widgets.case import annotator_name
 from app.widgets.page import ShownErrors, nonce, renew_nonce
-from app.widgets.words import order_words
+from app.widgets.problems import plain
+from app.widgets.words import ago, order_words
 from data.records import Adjudication, Person
 from labeling.adjudication import MAX_REASON, Case, decide
 
 OWN = "own"
 
 
-def show_decision(decision: Adjudication, name: str, key: str) -> None:
-    """What was decided, why, and by whom."""
+def show_decision(decision: Adjudication, name: str, now: float, key: str) -> None:
+    """What was decided, why, by whom and when."""
     with st.container(border=True, key=f"{key}.decision"):
-        st.caption("Decided")
+        st.caption(f"Decided by {plain(name)}, {ago(now - decision.created_at)}")
         st.text(order_words(decision.ranks, decision.unplaced))
-        st.caption("Because")
         st.text(decision.reason)
-        st.caption("By")
-        st.text(name)
 
 
 def decision_form(project_id: str, who: Person, case: Case, key: str) -> bool:

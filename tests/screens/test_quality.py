@@ -50,10 +50,10 @@ def test_the_figures_stand_with_their_intervals_and_their_n(sqlite_store: Store,
         "Kendall's tau-b": "0.33", "Human pair accuracy": "66.7%",
     }  # fmt: skip
     captions = " | ".join(each.value for each in app.caption)
-    assert "; n = 18 comparisons" in captions
-    assert "; n = 36 judgements" in captions
-    assert "; n = 6 pairs of rankings" in captions
-    assert "; n = 12 rankings foretold" in captions
+    assert "n = 18 comparisons" in captions
+    assert "n = 36 judgements" in captions
+    assert "n = 6 pairs of rankings" in captions
+    assert "n = 12 rankings foretold" in captions
     assert "18 pairs of responses in 6 tasks were compared by two people or more, 1 pair of annotators" in captions
     worst = app.dataframe[0].value
     assert list(worst["agreement"]) == [0.0, 0.0]
@@ -72,12 +72,14 @@ def test_what_is_undefined_is_called_so(sqlite_store: Store, open_app: Any) -> N
     app = open_quality(open_app, sqlite_store, make.make_ranked_project(sqlite_store))
     assert {each.value for each in app.metric} == {"undefined"}
     captions = [each.value for each in app.caption]
-    assert captions.count("nothing to compute it from; n = 0 comparisons") == 2
+    assert captions.count("n = 0 comparisons") == 2
     assert "No task divides its annotators." in captions
     assert "No reward model has been trained on a snapshot of this project." in captions
     assert app.get_by_key("quality.adjudicate").disabled
     row = app.dataframe[0].value.iloc[0]
-    assert (row["ranked"], row["place p"], row["of"]) == (6, "undefined (n 6)", 0)
+    assert row["Ranked"] == 6
+    row = app.dataframe[1].value.iloc[0]
+    assert (row["Place p"], row["Comparisons"], row["Longer p"]) == ("undefined, n 6", 0, "undefined, n 0")
 
 
 def test_a_project_without_answers_says_so(sqlite_store: Store, open_app: Any) -> None:
@@ -100,7 +102,7 @@ def test_a_reward_model_stands_beside_the_people_on_its_held_out_side(
         finish_run(tx, run.id, claimed.epoch, RunStatus.SUCCEEDED, result=result)
     app = open_quality(open_app, sqlite_store, project)
     row = app.dataframe[0].value.iloc[0]
-    assert (row["model"], row["people"], row["n"]) == (0.625, 1.0, "4")
+    assert (row["model"], row["people"], row["n"]) == (0.625, 1.0, 4)
 
 
 def test_what_is_conspicuous_is_said_with_what_to_do(sqlite_store: Store, open_app: Any) -> None:
