@@ -63,6 +63,7 @@ def main(words: list[str] | None = None) -> int:
 def build_parser() -> WordParser:
     """The parser of all words."""
     from app.commands import (
+        adjudication,
         agreement,
         annotators,
         comparison,
@@ -82,7 +83,8 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    for module in (services, projects, imports, runs, snapshots, agreement, annotators, comparison, people, upkeep):
+    judging = (agreement, annotators, adjudication, comparison)
+    for module in (services, projects, imports, runs, snapshots, *judging, people, upkeep):
         module.add_words(all_words)
     return parser
 

@@ -29,6 +29,8 @@ _PAGES = (
     ("Annotate", "rank", "Rank", ":material/swap_vert:", Role.ANNOTATOR),
     ("Data", "projects", "Projects", ":material/folder:", Role.RESEARCHER),
     ("Data", "prompts", "Prompts and responses", ":material/chat:", Role.RESEARCHER),
+    ("Data", "quality", "Quality", ":material/fact_check:", Role.RESEARCHER),
+    ("Data", "adjudicate", "Adjudicate", ":material/gavel:", Role.RESEARCHER),
     ("Data", "snapshots", "Snapshots", ":material/inventory_2:", Role.RESEARCHER),
     ("Training", "train", "Train", ":material/model_training:", Role.RESEARCHER),
     ("Training", "runs", "Runs", ":material/monitoring:", Role.RESEARCHER),

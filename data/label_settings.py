@@ -44,6 +44,7 @@ DEFAULT_FLAGS = (
 )
 
 _SHOWN, _GIVEN, _CLEAN = "What annotators answer", "How tasks are given out", "Sample hygiene"
+_JUDGED = "What becomes of answers"
 
 
 def _hygiene(default: Hygiene, what: str) -> Any:
@@ -65,6 +66,10 @@ class LabelSettings:
     )
     ask_rationale: bool = option(False, "offer a field for the reasons behind a ranking", group=_SHOWN)
     task_order: str = option(TaskOrder.IN_ORDER.value, "which task comes next", choices=tuple(TaskOrder), group=_GIVEN)
+    adjudicate_below: float = option(
+        0.5, "tasks whose annotators agree on less than this share of comparisons wait for a decision; 0: none do",
+        min=0.0, max=1.0, group=_JUDGED,
+    )  # fmt: skip
     on_empty: str = _hygiene(Hygiene.DROP, "a response without a visible character")
     on_echo: str = _hygiene(Hygiene.BADGE, "a response that repeats the prompt")
     on_cut: str = _hygiene(Hygiene.BADGE, "a response that stopped at the length limit")

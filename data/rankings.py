@@ -167,6 +167,12 @@ def current_rankings(tx: Tx, project_id: str) -> Iterator[tuple[Ranking, str]]:
         yield as_ranking(row), row.prompt_id
 
 
+def count_versions(tx: Tx, project_id: str) -> int:
+    """How many answers were ever stored in a project, replaced ones included: it changes with every answer."""
+    statement = sa.select(sa.func.count()).select_from(ranking.join(task, ranking.c.task_id == task.c.id))
+    return int(tx.scalar(statement.where(task.c.project_id == project_id)))
+
+
 def count_superseded(tx: Tx, project_id: str) -> int:
     """How many answers of a project were replaced by an edit."""
     statement = (

@@ -235,6 +235,40 @@ class Ranking:
     detail: Detail = field(default_factory=Detail)
 
 
+@dataclass(frozen=True)
+class NewAdjudication:
+    """A researcher's decision on its way in: ranks of their own, or those of the ranking `chosen_id`.
+
+    `seen`: the rankings that it was made on; `agreement`: of their annotators, then.
+    """
+
+    task_id: str
+    decided_by: str
+    submission_key: str
+    ranks: tuple[int, ...]
+    unplaced: tuple[int, ...]
+    chosen_id: str | None
+    reason: str
+    seen: tuple[str, ...]
+    agreement: float | None
+    supersedes_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Adjudication:
+    id: str
+    task_id: str
+    decided_by: str
+    ranks: tuple[int, ...]
+    unplaced: tuple[int, ...]
+    chosen_id: str | None
+    reason: str
+    seen: tuple[str, ...]
+    agreement: float | None
+    supersedes_id: str | None
+    created_at: float
+
+
 class SubmitOutcome(StrEnum):
     """What became of a submission. All four are final: the browser may forget the submission."""
 

@@ -1,8 +1,9 @@
 """Snapshots: a frozen set of judgements under an id and a content hash. The row is here, the files are Parquet.
 
-groups.parquet   one row per ranking: the prompt, its responses, their ranks
-pairs.parquet    one row per preference pair derived from the groups
-manifest.json    what it is, how it was made, every count, the hash of each file
+groups.parquet  one row per ranking, or per task whose rankings are merged: the prompt, its responses, their ranks
+pairs.parquet   one row per preference pair derived from the groups
+others.parquet  one row per answer that is no group by itself, with the reason; only if there is one
+manifest.json   what it is, how it was made, every count, the hash of each file
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from data.errors import NotFound
 from data.records import Messages, Snapshot, Split
 from data.schema import snapshot
 
-GROUPS, PAIRS, MANIFEST = "groups.parquet", "pairs.parquet", "manifest.json"
+GROUPS, PAIRS, OTHERS, MANIFEST = "groups.parquet", "pairs.parquet", "others.parquet", "manifest.json"
 ROWS_PER_CHUNK, BYTES_PER_CHUNK = 5_000, 16 * 2**20
 ROWS_PER_GROUP = 20_000  # of a Parquet file: fewer cost the writer memory until the end, more cost it at once
 
@@ -48,8 +49,14 @@ GROUP_COLUMNS = pa.schema(
         ("strength", pa.int32()),
         ("comment", pa.string()),
         ("facts", pa.string()),
+        ("preferred", pa.list_(pa.int32())),
+        ("compared", pa.list_(pa.int32())),
+        ("probabilities", pa.list_(pa.float64())),
+        ("adjudicated", pa.bool_()),
     ]
 )
+OTHER_COLUMNS = GROUP_COLUMNS.append(pa.field("status", pa.string())).append(pa.field("skip_reason", pa.string()))
+OTHER_COLUMNS = OTHER_COLUMNS.append(pa.field("left_out", pa.string()))
 PAIR_COLUMNS = pa.schema(
     [
         ("prompt_id", pa.string()),
@@ -63,8 +70,15 @@ PAIR_COLUMNS = pa.schema(
         ("rank_distance", pa.int32()),
         ("annotator", pa.string()),
         ("weight", pa.float64()),
+        ("n_agree", pa.int32()),
+        ("n_annotators", pa.int32()),
+        ("probability", pa.float64()),
     ]
 )
+_UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more to say; the hash then leaves them out
+    "unplaced": [], "acceptable": [], "flags": [], "quality": [], "strength": None, "comment": "", "facts": "",
+    "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,11 @@ class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
     From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    Where a task has several annotators, `preferred[i * K + j]` of them rank i above j, and `compared[i * K + j]`
+    compared the two. Where they are merged into one group, `probabilities[i * K + j]` says how sure it is that i is
+    better than j (both directions 0: no pair), and `ranking_id` and `annotator` list all of them, with commas between.
+    Where a researcher has decided on the task (`adjudicated`), they name the decision and the researcher, and `comment`
+    is the reason.
     """
 
     ranking_id: str
@@ -92,6 +111,16 @@ class Group:
     strength: int | None = None
     comment: str = ""
     facts: str = ""
+    preferred: tuple[int, ...] = ()
+    compared: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    adjudicated: bool = False
+
+    @property
+    def best(self) -> str:
+        """The best response; of several that are equally good one is drawn by its text, wherever it stands."""
+        first = [text for text, rank in zip(self.responses, self.ranks, strict=True) if rank == 1]
+        return min(first, key=lambda text: hashlib.sha256(text.encode()).digest())
 
     def as_row(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in GROUP_COLUMNS.names}
@@ -100,9 +129,12 @@ class Group:
 def group_from_row(row: dict[str, Any]) -> Group:
     """The inverse of `Group.as_row`."""
     fields = dict(row)
-    for name in ("responses", "response_ids", "models", "ranks", "unplaced", "acceptable", "quality"):
+    for name in ("responses", "response_ids", "models", "ranks"):
         fields[name] = tuple(fields[name])
-    fields["flags"] = tuple(tuple(each) for each in fields["flags"])
+    for name in ("unplaced", "acceptable", "quality", "preferred", "compared", "probabilities"):
+        fields[name] = tuple(fields.get(name) or ())
+    fields["flags"] = tuple(tuple(each) for each in fields.get("flags") or ())
+    fields["adjudicated"] = bool(fields.get("adjudicated"))
     fields["split"] = Split(row["split"])
     fields["messages"] = tuple(dict(each) for each in row["messages"])
     return Group(**fields)
@@ -220,6 +252,11 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from file.iter_batches(batch_size=ROWS_PER_CHUNK, use_threads=False)
 
 
+def count_rows(path: Path) -> int:
+    """How many rows a Parquet file has; none where there is no such file."""
+    return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
+
+
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file without holding them all. Raises NotFound where there is no such file."""
     for batch in read_batches(path):
@@ -243,9 +280,15 @@ def content_hash(groups: Iterable[Group]) -> str:
 def hashed(groups: Iterable[Group], digest: Any) -> Iterator[Group]:
     """Pass groups on, and feed them to `digest`, as `content_hash` does, on the way."""
     for group in groups:
-        digest.update(json.dumps(group.as_row(), sort_keys=True, ensure_ascii=False).encode())
-        digest.update(b"\n")
+        hash_row(group.as_row(), digest)
         yield group
+
+
+def hash_row(row: dict[str, Any], digest: Any) -> None:
+    """Feed a row to `digest`: only what it says, so that columns which come later change no older hash."""
+    said = {name: value for name, value in row.items() if value != _UNSAID.get(name, ...)}
+    digest.update(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
+    digest.update(b"\n")
 
 
 def file_hash(path: Path) -> str:

@@ -25,11 +25,12 @@ from data.rankings import current_rankings
 from data.records import Ranking, RankingStatus
 from data.store import Store, Tx
 from data.tasks import get_tasks
+from labeling.consensus import Judgement, accuracy_against
 
 N_RESAMPLES, SEED = 1000, 0
 N_WORST = 10
 _TASKS_AT_ONCE = 500
-_SUMS = 10  # per prompt: equal, n, equal strict, n strict, sum of tau, n of tau, disagreement, counts of <, = and >
+_SUMS = 12  # per prompt: equal, n, equal strict, n strict, tau, n, accuracy, n, disagreement, counts of <, = and >
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,15 @@ class Agreement:
     """The agreement of a project, or of any answers.
 
     `pairs_with_ties`: share of equal values; `pairs_without_ties`: the same where both saw a difference; `alpha`:
-    Krippendorff's, nominal; `tau`: the mean of Kendall's tau-b over two people's whole rankings of a task.
+    Krippendorff's, nominal; `tau`: the mean of Kendall's tau-b over two people's whole rankings of a task;
+    `human_accuracy`: how well one person's ranking foretells another's, counted as a reward model's accuracy is.
     """
 
     pairs_with_ties: Figure
     pairs_without_ties: Figure
     alpha: Figure
     tau: Figure
+    human_accuracy: Figure
     n_units: int
     n_tasks: int
     n_annotator_pairs: int
@@ -128,9 +131,7 @@ def agreement(answers: Iterable[Answer]) -> Agreement:
                 by_task[task, is_equal] += 1
                 shared_by.add((one, other))
         for one_answer, other_answer in combinations(of_task.values(), 2):
-            tau = _tau(one_answer, other_answer)
-            if tau is not None:
-                sums[one_answer.prompt][4:6] += (tau, 1)
+            _add_two(sums[one_answer.prompt], one_answer, other_answer)
     table = np.array([sums[prompt] for prompt in sorted(sums)]).reshape(-1, _SUMS)
     figures = _figures(table, units)
     shares = [_share(task, by_task) for task in dict.fromkeys(task for task, _ in by_task)]
@@ -168,40 +169,54 @@ def _add_unit(row: NDArray[np.float64], unit: dict[str, int]) -> None:
         is_strict = one != 0 and other != 0
         row[:4] += (one == other, 1, is_strict and one == other, is_strict)
     counts = np.array([values.count(value) for value in (-1, 0, 1)])
-    row[6] += (len(values) ** 2 - (counts**2).sum()) / (len(values) - 1)
-    row[7:] += counts
+    row[8] += (len(values) ** 2 - (counts**2).sum()) / (len(values) - 1)
+    row[9:] += counts
 
 
-def _tau(one: Answer, other: Answer) -> float | None:
+def _add_two(row: NDArray[np.float64], one: Answer, other: Answer) -> None:
+    """Add what two people's rankings of a task say of each other."""
+    place_of = {response: place for place, response in enumerate(other.responses)}
+    order = [place_of[response] for response in one.responses]
+    mine = Judgement(one.ranks, one.unplaced)
+    theirs = Judgement(
+        tuple(other.ranks[place] for place in order),
+        tuple(number for number, place in enumerate(order) if place in other.unplaced),
+    )
+    tau = _tau(mine, theirs)
+    if tau is not None:
+        row[4:6] += (tau, 1)
+    for truth, guess in ((mine, theirs), (theirs, mine)):
+        accuracy = accuracy_against(truth, guess)
+        if accuracy is not None:
+            row[6:8] += (accuracy, 1)
+
+
+def _tau(one: Judgement, other: Judgement) -> float | None:
     """Kendall's tau-b of two whole rankings; None where one has all tied or left a rest in no order."""
-    if one.unplaced or other.unplaced:
+    if one.unplaced or other.unplaced or len(set(one.ranks)) == 1 or len(set(other.ranks)) == 1:
         return None
-    rank_of = dict(zip(other.responses, other.ranks, strict=True))
-    ranks = [rank_of[response] for response in one.responses]
-    if len(set(ranks)) == 1 or len(set(one.ranks)) == 1:
-        return None
-    return float(kendalltau(one.ranks, ranks, variant="b").statistic)
+    return float(kendalltau(one.ranks, other.ranks, variant="b").statistic)
 
 
-def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[Figure, Figure, Figure, Figure]:
+def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[Figure, Figure, Figure, Figure, Figure]:
     total = table.sum(axis=0)
     resampled = _resampled(table)
     point = _values(total)
     if units and point[2] is not None:
-        point = (*point[:2], float(evalica.alpha(pd.DataFrame(units).T.astype(float), "nominal").alpha), point[3])
-    n = (total[1], total[3], total[7:].sum(), total[5])
+        point = (*point[:2], float(evalica.alpha(pd.DataFrame(units).T.astype(float), "nominal").alpha), *point[3:])
+    n = (total[1], total[3], total[9:].sum(), total[5], total[7])
     figures = []
-    for place in range(4):
+    for place in range(5):
         drawn = [value for values in resampled if (value := values[place]) is not None]
         low, high = np.percentile(drawn, [2.5, 97.5]) if drawn and point[place] is not None else (None, None)
         figures.append(
             Figure(point[place], None if low is None else float(low), None if high is None else float(high),
                    int(n[place]))
         )  # fmt: skip
-    return figures[0], figures[1], figures[2], figures[3]
+    return figures[0], figures[1], figures[2], figures[3], figures[4]
 
 
-_Values = tuple[float | None, float | None, float | None, float | None]
+_Values = tuple[float | None, float | None, float | None, float | None, float | None]
 
 
 def _resampled(table: NDArray[np.float64]) -> list[_Values]:
@@ -215,10 +230,11 @@ def _resampled(table: NDArray[np.float64]) -> list[_Values]:
 
 def _values(total: NDArray[np.float64]) -> _Values:
     """The figures from the sums over prompts; alpha is undefined where all values are of one kind."""
-    n = total[7:].sum()
-    expected = n**2 - (total[7:] ** 2).sum()
-    alpha = float(1 - (n - 1) * total[6] / expected) if expected else None
-    return _ratio(total[0], total[1]), _ratio(total[2], total[3]), alpha, _ratio(total[4], total[5])
+    n = total[9:].sum()
+    expected = n**2 - (total[9:] ** 2).sum()
+    alpha = float(1 - (n - 1) * total[8] / expected) if expected else None
+    ratios = [_ratio(total[place], total[place + 1]) for place in (0, 2, 4, 6)]
+    return ratios[0], ratios[1], alpha, ratios[2], ratios[3]
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -5,6 +5,7 @@ trl-chat  prompt, chosen, rejected as message lists: what TRL recommends for cha
 kwise     prompt (messages), responses, ranks: whole rankings, with all that was said beside the ranks
 unpaired  prompt, completion (messages), label: as called acceptable or not; else first ranks true, last ranks false
 openrlhf  JSON lines with message lists under prompt, chosen, rejected
+answers   JSON lines, one for each answer that there was, skips and all: what `rankloop import rankings` reads
 
 One file for each side of the split that has rows: `datasets` can't load a file without any.
 """
@@ -32,13 +33,26 @@ from data.snapshots import (
     GROUPS,
     MANIFEST,
     MESSAGE_LIST,
+    OTHERS,
+    PAIR_COLUMNS,
     PAIRS,
     TableWriter,
+    count_rows,
     file_hash,
     group_from_row,
     read_batches,
 )
-from labeling.tables import KWISE_NAMES, chat_pairs, kwise_rows, text_pairs, unpaired_rows
+from labeling.tables import (
+    ANSWER_NAMES,
+    KWISE_NAMES,
+    answer_rows,
+    chat_pairs,
+    kwise_rows,
+    single_groups,
+    text_pairs,
+    unacceptable_answers,
+    unpaired_rows,
+)
 
 EXPORT_VERSION = 2
 Columns = dict[str, pa.Array]
@@ -46,8 +60,11 @@ OnRow = Callable[[int, int], None]
 
 _TEXT = pa.string()
 _ROW_IDS = {"prompt_id": _TEXT, "ranking_id": _TEXT, "weight": pa.float64()}
-_PAIR_IDS = _ROW_IDS | {"chosen_id": _TEXT, "rejected_id": _TEXT, "rank_distance": pa.int32()}
-_GROUP_IDS = _ROW_IDS | {"annotator": _TEXT}
+_PAIR_IDS = _ROW_IDS | {
+    name: PAIR_COLUMNS.field(name).type
+    for name in ("chosen_id", "rejected_id", "rank_distance", "n_agree", "n_annotators", "probability")
+}
+_GROUP_IDS = _ROW_IDS | {"annotator": _TEXT, "adjudicated": pa.bool_()}
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,7 @@ class Format:
     ids: dict[str, pa.DataType]
     note: str
     suffix: str = ".parquet"
+    also: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None  # which of the snapshot's other answers come too
 
     def table(self, batch: pa.RecordBatch, left_out: Counter[str]) -> pa.RecordBatch:
         """The rows that a batch of the snapshot becomes."""
@@ -100,11 +118,13 @@ def export_snapshot(
 
 def _write(source: Path, snapshot: Snapshot, format_name: str, folder: Path, on_row: OnRow) -> dict[str, Any]:
     chosen, left_out = FORMATS[format_name], Counter[str]()
-    total = snapshot.counts["pairs" if chosen.source == PAIRS else "rankings_used"]
+    total = count_rows(source / chosen.source) + (count_rows(source / OTHERS) if chosen.also is not None else 0)
+    if chosen.source == PAIRS and (n_split := snapshot.counts.get("evenly_split")):
+        left_out["pairs on which annotators are evenly split"] = n_split
     done = 0
     with contextlib.ExitStack() as stack:
         writers = {side: stack.enter_context(_writer(chosen, folder / f"{side}{chosen.suffix}")) for side in Split}
-        for batch in read_batches(source / chosen.source):
+        for batch in _batches(source, chosen):
             for side, writer in writers.items():
                 own = batch.filter(pc.equal(batch["split"], side.value))
                 if own.num_rows:
@@ -126,6 +146,12 @@ def _write(source: Path, snapshot: Snapshot, format_name: str, folder: Path, on_
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False), encoding="utf-8")
     return manifest
+
+
+def _batches(source: Path, chosen: Format) -> Iterator[pa.RecordBatch]:
+    yield from read_batches(source / chosen.source)
+    if chosen.also is not None and (source / OTHERS).is_file():
+        yield from map(chosen.also, read_batches(source / OTHERS))
 
 
 def _move_into_place(staging: Path, target: Path) -> None:
@@ -181,6 +207,11 @@ def _unpaired(groups: pa.RecordBatch, left_out: Counter[str]) -> tuple[Columns, 
     return rows, groups.take(places)
 
 
+def _answers(answers: pa.RecordBatch) -> tuple[Columns, pa.RecordBatch]:
+    kept = answers if "left_out" in answers.schema.names else single_groups(answers)
+    return answer_rows(kept), kept
+
+
 _CHAT = dict.fromkeys(("prompt", "chosen", "rejected"), MESSAGE_LIST)
 FORMATS = {
     "trl": Format(
@@ -203,14 +234,17 @@ FORMATS = {
         {"prompt": MESSAGE_LIST, "status": _TEXT} | {name: GROUP_COLUMNS.field(name).type for name in KWISE_NAMES},
         _GROUP_IDS,
         "ranks[i] belongs to responses[i]; competition ranks (1, 2, 2, 4); unplaced: places (from 0) with the last "
-        "rank, in no order; no model may see facts or comment; annotator is a pseudonym",
+        "rank, in no order; no model may see facts or comment; annotator is a pseudonym; "
+        "adjudicated: a researcher's decision, whose reason is the comment",
     ),
     "unpaired": Format(
         GROUPS,
         _unpaired,
         {"prompt": MESSAGE_LIST, "completion": MESSAGE_LIST, "label": pa.bool_()},
         _ROW_IDS,
-        "label true: acceptable, or ranked first (ties included); false: unacceptable, or ranked last",
+        "label true: acceptable, or ranked first (ties included); false: unacceptable, or ranked last; false too: all "
+        "responses of which an annotator said that none is acceptable",
+        also=unacceptable_answers,
     ),
     "openrlhf": Format(
         PAIRS,
@@ -220,6 +254,17 @@ FORMATS = {
         "use with --data.prompt_key prompt --data.chosen_key chosen --data.rejected_key rejected "
         "--data.apply_chat_template",
         ".jsonl",
+    ),
+    "answers": Format(
+        GROUPS,
+        lambda answers, _left_out: _answers(answers),
+        {"prompt": MESSAGE_LIST, "status": _TEXT, "skip_reason": _TEXT}
+        | {name: GROUP_COLUMNS.field(name).type for name in ANSWER_NAMES},
+        {"prompt_id": _TEXT, "ranking_id": _TEXT, "left_out": _TEXT},
+        "one line for each current answer; left_out: why it is no group of its own (null: it is); merged: it is part "
+        "of one; annotator is a pseudonym",
+        ".jsonl",
+        also=lambda others: others,
     ),
 }
 COLUMN_NOTES = {name: chosen.note for name, chosen in FORMATS.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,6 +24,31 @@ def pairs_from_ranks(ranks: Sequence[int]) -> list[Pair]:
     for first, second in combinations(range(len(ranks)), 2):
         if ranks[first] != ranks[second]:
             chosen, rejected = (first, second) if ranks[first] < ranks[second] else (second, first)
+            pairs.append(Pair(chosen, rejected, ranks[rejected] - ranks[chosen]))
+    return pairs
+
+
+def compared(ranks: Sequence[int], unplaced: Collection[int], first: int, second: int) -> int | None:
+    """How two responses were compared: -1 if the first is better, 1 if the second is, 0 if they are equal.
+
+    None if both were left in the unordered rest, so that nobody compared them.
+    """
+    if first in unplaced and second in unplaced:
+        return None
+    return (ranks[first] > ranks[second]) - (ranks[first] < ranks[second])
+
+
+def pairs_from_probabilities(probabilities: Sequence[float], ranks: Sequence[int]) -> list[Pair]:
+    """The pairs of a merged ranking, each from its majority's side; where the sides are even there is none.
+
+    `probabilities[i * K + j]`: how sure it is that response i is better than j; both are 0 where nobody sees a
+    difference. `rank_distance` is 0 where the majorities go in a circle, and the merged ranks are equal.
+    """
+    k, pairs = len(ranks), []
+    for first, second in combinations(range(k), 2):
+        there, back = probabilities[first * k + second], probabilities[second * k + first]
+        if there != back:
+            chosen, rejected = (first, second) if there > back else (second, first)
             pairs.append(Pair(chosen, rejected, ranks[rejected] - ranks[chosen]))
     return pairs
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import json
 import shutil
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from data.adjudications import current_adjudications
 from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
@@ -23,30 +28,47 @@ from data.paths import Home
 from data.projects import export_key, get_project
 from data.prompts import get_splits
 from data.rankings import count_superseded, current_rankings
-from data.records import Ranking, RankingStatus, Snapshot, Split, Task
+from data.records import Ranking, RankingStatus, Snapshot
 from data.snapshots import (
     GROUP_COLUMNS,
     GROUPS,
     MANIFEST,
+    OTHER_COLUMNS,
+    OTHERS,
     PAIR_COLUMNS,
     PAIRS,
     Group,
     TableWriter,
     file_hash,
+    hash_row,
     hashed,
     read_batches,
     save_snapshot,
     snapshot_of_nonce,
-    write_parquet,
 )
 from data.tasks import get_tasks
-from labeling.pairs import count_not_compared, count_ties, pairs_from_ranks
-from labeling.ranks import is_all_tied
+from labeling.consensus import annotator_accuracies, comparisons, vote_weight
+from labeling.groups import JudgedTask, Merge, build_group, decided_part, judgement, other_row, parts_of_task, usable
+from labeling.snapshot_counts import OnGroup, SnapshotCounter
+from labeling.splits import side_of_other, split_prompts
 from labeling.tables import pair_batches
 
+OnOther = Callable[[dict[str, Any]], None]
 SCHEMA_VERSION = 2
 _TASKS_AT_ONCE = 500
-OnGroup = Callable[[int], None]
+_MERGE_NOTES = {
+    Merge.EACH.value: "each ranking is a group; n_agree of n_annotators says how many ranked the pair the same way",
+    Merge.SOFT.value: "one group per task; probability: the share of annotators for a pair's direction, a tie half; "
+    "a pair has its majority's direction, an even split gives none",
+}
+LEAST_WEIGHT = 0.01  # of an annotator: nobody's rankings vanish
+
+
+class AnnotatorWeights(StrEnum):
+    """How much each annotator counts."""
+
+    EQUAL = "equal"
+    DAWID_SKENE = "dawid_skene"
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,16 @@ class SnapshotConfig:
     )
     seed: int = option(0, "which prompts are held out", min=0, max=2**31 - 1)
     include_extra: bool = option(False, "use answers that came after the task had all the annotators it wanted")
+    merge: str = option(
+        Merge.EACH.value,
+        "several rankings of a task: each by itself, or merged into soft pairs, as sure as its annotators agree",
+        choices=tuple(Merge),
+    )
+    annotator_weights: str = option(
+        AnnotatorWeights.EQUAL.value,
+        "what an annotator's rankings weigh: all the same, or by how reliable their agreement with others makes them",
+        choices=tuple(AnnotatorWeights),
+    )
 
 
 @dataclass
@@ -76,7 +108,7 @@ def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_g
     """
     with store.read() as tx:
         get_project(tx, project_id)
-        counter = _Counter(count_superseded(tx, project_id), on_group)
+        counter = SnapshotCounter(count_superseded(tx, project_id), on_group)
         for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
             pass
     return Plan(config, counter.as_counts(), counter.examples)
@@ -104,8 +136,8 @@ def freeze_snapshot(
     with store.read() as tx:
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
-        counter = _Counter(count_superseded(tx, project_id), on_group)
-        groups = iter_groups(tx, project_id, config, counter)
+        counter = SnapshotCounter(count_superseded(tx, project_id), on_group)
+        groups = partial(iter_groups, tx, project_id, config, counter)
         folder, digest = _write_files(home, snapshot_id, config, groups, counter)
     saved, values = None, (asdict(config), counter.as_counts(), digest)
     try:
@@ -118,14 +150,17 @@ def freeze_snapshot(
 
 
 def _write_files(
-    home: Home, snapshot_id: str, config: SnapshotConfig, groups: Iterator[Group], counter: _Counter
+    home: Home,
+    snapshot_id: str,
+    config: SnapshotConfig,
+    groups: Callable[[OnOther], Iterator[Group]],
+    counter: SnapshotCounter,
 ) -> tuple[Path, str]:
     """Write a snapshot's folder, whole or not at all; return it, and the content hash."""
     staging, digest = home.snapshot_folder(f".staging-{snapshot_id}"), hashlib.sha256()
     staging.mkdir(parents=True)
     try:
-        passing = hashed(counter.watch(groups), digest)
-        write_parquet(staging / GROUPS, GROUP_COLUMNS, (group.as_row() for group in passing))
+        _write_groups(staging, groups, counter, digest)
         counts = counter.as_counts()
         if not counts["pairs"]:
             raise InvalidInput(_nothing_to_freeze(counts))
@@ -134,6 +169,25 @@ def _write_files(
         return _settle(staging, home.snapshot_folder(snapshot_id)), digest.hexdigest()
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write_groups(
+    folder: Path, groups: Callable[[OnOther], Iterator[Group]], counter: SnapshotCounter, digest: Any
+) -> None:
+    """Write the groups and the other answers as they come. The hash is of what is used: of the others, those that no
+    response is acceptable, which are negative examples in an unpaired export."""
+    unacceptable = hashlib.sha256()
+    with TableWriter(folder / GROUPS, GROUP_COLUMNS) as used, TableWriter(folder / OTHERS, OTHER_COLUMNS) as others:
+
+        def add_other(row: dict[str, Any]) -> None:
+            others.add_row(row)
+            if row["left_out"] == RankingStatus.UNACCEPTABLE:
+                hash_row(row, unacceptable)
+
+        for group in hashed(counter.watch(groups(add_other)), digest):
+            used.add_row(group.as_row())
+    if unacceptable.digest() != hashlib.sha256().digest():
+        digest.update(unacceptable.digest())
 
 
 def _write_pairs(folder: Path) -> None:
@@ -153,149 +207,78 @@ def _settle(staging: Path, folder: Path) -> Path:
     return folder
 
 
-def iter_groups(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter) -> Iterator[Group]:
-    """Yield the project's usable rankings as groups, by task and time; count the others by reason."""
-    key = export_key(tx, project_id)
-    used = Counter[str]()  # usable rankings by prompt: a prompt's groups share the weight 1
-    for _, task_prompt in _usable(tx, project_id, config, None):
-        used[task_prompt] += 1
-    splits = split_prompts(get_splits(tx, project_id), set(used), config)
-    batch: list[Ranking] = []
-    for ranking, _ in _usable(tx, project_id, config, counter):
-        batch.append(ranking)
-        if len(batch) == _TASKS_AT_ONCE:
-            yield from _groups(tx, batch, used, splits, key)
-            batch = []
-    yield from _groups(tx, batch, used, splits, key)
+def iter_groups(
+    tx: Tx, project_id: str, config: SnapshotConfig, counter: SnapshotCounter, on_other: OnOther | None = None
+) -> Iterator[Group]:
+    """Yield the project's usable rankings as groups, by task and time; count the others by reason.
 
-
-def split_prompts(
-    known: dict[str, tuple[str, Split | None]], wanted: set[str], config: SnapshotConfig
-) -> dict[str, Split]:
-    """Give each wanted prompt its side: the one that its import named, else by a hash of its text and the seed.
-
-    `known`: prompt id -> (fingerprint, named split). A prompt is held out if its hash, as a number in [0, 1), is below
-    the share; so it stays on its side when others come, and no reward model meets a prompt that it was trained on.
-    Of five or more at least one is held out, and never all: the one with the lowest or highest hash has to move then.
+    `on_other` gets each answer that is no group by itself, as a row of others.parquet.
     """
-    places = {
-        prompt_id: _unit_hash(config.seed, known[prompt_id][0]) for prompt_id in wanted if known[prompt_id][1] is None
-    }
-    held_out = {prompt_id for prompt_id, place in places.items() if place < config.eval_share}
-    if not held_out and config.eval_share > 0 and len(places) >= 5:
-        held_out = {min(places, key=places.__getitem__)}
-    if places and len(held_out) == len(places):
-        held_out.remove(max(places, key=places.__getitem__))
-    sides = {prompt_id: Split.EVAL if prompt_id in held_out else Split.TRAIN for prompt_id in places}
-    return sides | {prompt_id: side for prompt_id in wanted if (side := known[prompt_id][1]) is not None}
+    name_of = partial(pseudonym, export_key(tx, project_id))
+    weight_of = _annotator_weights(tx, project_id, config)
+    totals: dict[str, float] = defaultdict(float)  # a prompt's groups share the weight 1
+    for judged in _judged_tasks(tx, project_id, config, weight_of):
+        for part in judged.parts:
+            totals[judged.prompt_id] += part.weight
+    known = get_splits(tx, project_id)
+    splits = split_prompts(known, totals.keys(), eval_share=config.eval_share, seed=config.seed)
+    found = _judged_tasks(tx, project_id, config, weight_of)
+    while lot := list(itertools.islice(found, _TASKS_AT_ONCE)):
+        needed = [each.task_id for each in lot if each.parts or (each.aside and on_other is not None)]
+        tasks = {each.id: each for each in get_tasks(tx, needed)}
+        for judged in lot:
+            split = splits.get(judged.prompt_id) or side_of_other(
+                known, judged.prompt_id, eval_share=config.eval_share, seed=config.seed
+            )
+            counter.meet(judged, split)
+            if on_other is not None:
+                for other in judged.aside:
+                    name = name_of(other.answer.annotator_id)
+                    on_other(other_row(other, tasks[judged.task_id], split=split, name=name))
+            for part in judged.parts:
+                weight, task = part.weight / totals[judged.prompt_id], tasks[judged.task_id]
+                yield build_group(part, task, judged.rankings, split=split, name_of=name_of, weight=weight)
 
 
-def _unit_hash(seed: int, fingerprint: str) -> float:
-    digest = hashlib.sha256(f"{seed}:{fingerprint}".encode()).digest()
-    return int.from_bytes(digest[:6]) / 2**48
+def _judged_tasks(
+    tx: Tx, project_id: str, config: SnapshotConfig, weight_of: Callable[[str], float]
+) -> Iterator[JudgedTask]:
+    """Yield each task that was answered: by what a researcher decided on it, else by what its annotators said."""
+    decisions = {each.task_id: each for each in current_adjudications(tx, project_id)}
+    for task_id, prompt_id, answers in _answers_by_task(tx, project_id):
+        rankings, aside = usable(answers, include_extra=config.include_extra)
+        if task_id in decisions:
+            parts, aside = decided_part(decisions[task_id], answers, weight_of)
+        else:
+            parts, more = parts_of_task(rankings, weight_of, config.merge)
+            aside += more
+        yield JudgedTask(task_id, prompt_id, rankings, parts, aside)
+
+
+def _answers_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, str, list[Ranking]]]:
+    by_task = itertools.groupby(current_rankings(tx, project_id), lambda each: (each[0].task_id, each[1]))
+    for (task_id, prompt_id), answers in by_task:
+        yield task_id, prompt_id, [answer for answer, _ in answers]
+
+
+def _annotator_weights(tx: Tx, project_id: str, config: SnapshotConfig) -> Callable[[str], float]:
+    """What each annotator's rankings weigh. Whoever shares no task with others weighs what they do in the mean."""
+    if config.annotator_weights != AnnotatorWeights.DAWID_SKENE:
+        return lambda _annotator_id: 1.0
+    units: list[dict[str, int]] = []
+    for _, _, answers in _answers_by_task(tx, project_id):
+        rankings, _ = usable(answers, include_extra=config.include_extra)
+        units += comparisons({each.annotator_id: judgement(each) for each in rankings})
+    # Rounded, so that two people who are alike weigh the same and an even split between them stays one.
+    accuracies = annotator_accuracies(units)
+    weights = {name: max(LEAST_WEIGHT, round(vote_weight(each), 2)) for name, each in accuracies.items()}
+    mean = fmean(weights.values()) if weights else 1.0
+    return lambda annotator_id: weights.get(annotator_id, mean)
 
 
 def pseudonym(key: str, annotator_id: str) -> str:
     """A name for an annotator that is stable in one project and says nothing outside it."""
     return hmac.new(key.encode(), annotator_id.encode(), hashlib.sha256).hexdigest()[:12]
-
-
-class _Counter:
-    """Counts groups as they pass, and keeps three pairs as examples."""
-
-    def __init__(self, n_superseded: int, on_group: OnGroup | None = None) -> None:
-        self._on_group = on_group
-        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0)
-        self.n_superseded = n_superseded
-        self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, not_compared=0, late=0)
-        self.k = Counter[str]()
-        self.prompts: dict[str, Split] = {}
-        self.annotators: set[str] = set()
-        self.examples: list[dict[str, str]] = []
-
-    def watch(self, groups: Iterator[Group]) -> Iterator[Group]:
-        for group in groups:
-            pairs = pairs_from_ranks(group.ranks)
-            is_eval = group.split is Split.EVAL
-            self.totals.update(groups=1, pairs=len(pairs), ties=count_ties(group.ranks, group.unplaced))
-            self.totals.update(not_compared=count_not_compared(group.unplaced))
-            self.totals.update(groups_eval=is_eval, pairs_eval=len(pairs) if is_eval else 0)
-            self.k[str(len(group.ranks))] += 1
-            self.prompts[group.prompt_id] = group.split
-            self.annotators.add(group.annotator)
-            if len(self.examples) < 3:
-                first = pairs[0]
-                texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
-                self.examples.append(dict(zip(("prompt", "chosen", "rejected"), (t[:500] for t in texts), strict=True)))
-            if self._on_group is not None:
-                self._on_group(self.totals["groups"])
-            yield group
-
-    def as_counts(self) -> dict[str, Any]:
-        n_eval = sum(side is Split.EVAL for side in self.prompts.values())
-        return {
-            "rankings_used": self.totals["groups"],
-            "rankings_train": self.totals["groups"] - self.totals["groups_eval"],
-            "rankings_eval": self.totals["groups_eval"],
-            "rankings_late": self.totals["late"],
-            "pairs": self.totals["pairs"],
-            "pairs_train": self.totals["pairs"] - self.totals["pairs_eval"],
-            "pairs_eval": self.totals["pairs_eval"],
-            "ties": self.totals["ties"],
-            "not_compared": self.totals["not_compared"],
-            "prompts": len(self.prompts),
-            "prompts_train": len(self.prompts) - n_eval,
-            "prompts_eval": n_eval,
-            "annotators": len(self.annotators),
-            "responses_per_ranking": dict(sorted(self.k.items(), key=lambda each: int(each[0]))),
-            "left_out": dict(self.left_out) | {"replaced_by_an_edit": self.n_superseded},
-        }
-
-
-def _usable(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter | None) -> Iterator[tuple[Ranking, str]]:
-    """Yield (ranking, prompt id) of what can be used; count what can't."""
-    for ranking, prompt_id in current_rankings(tx, project_id):
-        reason = None
-        if ranking.status is RankingStatus.SKIPPED:
-            reason = "skipped"
-        elif ranking.status is RankingStatus.UNACCEPTABLE:
-            reason = "unacceptable"
-        elif ranking.is_extra and not config.include_extra:
-            reason = "extra"
-        elif ranking.ranks is None or is_all_tied(ranking.ranks):
-            reason = "all_tied"
-        if reason is None:
-            if counter is not None and ranking.is_late:
-                counter.totals["late"] += 1
-            yield ranking, prompt_id
-        elif counter is not None:
-            counter.left_out[reason] += 1
-
-
-def _groups(tx: Tx, rankings: list[Ranking], used: Counter[str], splits: dict[str, Split], key: str) -> Iterator[Group]:
-    tasks: dict[str, Task] = {each.id: each for each in get_tasks(tx, list({each.task_id for each in rankings}))}
-    for ranking in rankings:
-        task = tasks[ranking.task_id]
-        yield Group(
-            ranking_id=ranking.id,
-            task_id=task.id,
-            prompt_id=task.prompt_id,
-            split=splits[task.prompt_id],
-            messages=task.messages,
-            responses=tuple(response.text for response in task.responses),
-            response_ids=tuple(response.id for response in task.responses),
-            models=tuple(response.model for response in task.responses),
-            ranks=ranking.ranks or (),
-            annotator=pseudonym(key, ranking.annotator_id),
-            weight=1.0 / used[task.prompt_id],
-            unplaced=ranking.detail.unplaced,
-            acceptable=ranking.detail.acceptable,
-            flags=ranking.detail.flags,
-            quality=ranking.detail.quality,
-            strength=ranking.detail.strength,
-            comment=ranking.comment,
-            facts=task.facts,
-        )
 
 
 def _write_manifest(
@@ -310,12 +293,14 @@ def _write_manifest(
         "schema_version": SCHEMA_VERSION,
         "snapshot": snapshot_id,
         "statement": "rank 1 is best; equal ranks are a tie and give no pair; unplaced: last, in no order",
+        "merge": _MERGE_NOTES[config.merge],
+        "adjudicated": "where a researcher has decided on a task, its group is that decision",
         "split": "by prompt",
         "weights": "the groups of a prompt share the weight 1; a pair has its group's weight over its number of pairs",
         "config": asdict(config),
         "counts": counts,
         "content_hash": digest,
-        "files": {name: {"sha256": file_hash(folder / name)} for name in (GROUPS, PAIRS)},
+        "files": {path.name: {"sha256": file_hash(path)} for path in sorted(folder.glob("*.parquet"))},
         "examples": examples,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False), encoding="utf-8")

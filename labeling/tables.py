@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from data.records import Messages, RankingStatus
 from data.snapshots import MESSAGE_LIST, PAIR_COLUMNS
-from labeling.pairs import Pair, pairs_from_ranks
+from labeling.pairs import Pair, pairs_from_probabilities, pairs_from_ranks
 
 KWISE_NAMES = (
     "responses", "ranks", "unplaced", "acceptable", "flags", "quality", "strength", "comment", "facts",
 )  # fmt: skip
+ANSWER_NAMES = (*KWISE_NAMES, "annotator")
 _MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
 
 
@@ -29,13 +30,17 @@ def pair_batches(groups: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     Groups with long texts come in several batches.
     """
     ranks = [tuple(each) for each in groups["ranks"].to_pylist()]
+    probabilities = groups["probabilities"].to_pylist()
     widest = max(map(len, ranks), default=0)
     if groups.num_rows > 1 and groups.nbytes * widest > _MAX_BYTES:
         half = groups.num_rows // 2
         yield from pair_batches(groups.slice(0, half))
         yield from pair_batches(groups.slice(half))
         return
-    pairs = [_pairs(each) for each in ranks]
+    pairs = [
+        pairs_from_probabilities(sure, own) if sure else _pairs(own)
+        for own, sure in zip(ranks, probabilities, strict=True)
+    ]
     counts = np.array([len(each) for each in pairs], dtype=np.int64)
     starts = np.cumsum([0, *map(len, ranks)])[:-1].repeat(counts)
     flat = np.array([each for group in pairs for each in group], dtype=np.int64).reshape(-1, 3)
@@ -47,7 +52,25 @@ def pair_batches(groups: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         columns[f"{side}_id"] = groups["response_ids"].flatten().take(at)
     columns["rank_distance"] = pa.array(flat[:, 2].astype(np.int32))
     columns["weight"] = pa.array(groups["weight"].to_numpy().repeat(counts) / counts.repeat(counts))
+    columns |= _agreement(groups, pairs)
     yield pa.RecordBatch.from_arrays([columns[name] for name in PAIR_COLUMNS.names], schema=PAIR_COLUMNS)
+
+
+def _agreement(groups: pa.RecordBatch, pairs: list[list[Pair]]) -> dict[str, pa.Array]:
+    """For each pair, how many of the annotators who compared it agree, and how sure it is."""
+    n_pairs = sum(map(len, pairs))
+    agree, of, sure = np.ones(n_pairs, np.int32), np.ones(n_pairs, np.int32), np.ones(n_pairs)
+    if len(groups["preferred"].flatten()):
+        start = 0
+        columns = (groups[name].to_pylist() for name in ("ranks", "preferred", "compared", "probabilities"))
+        for own, ranks, preferred, compared, probabilities in zip(pairs, *columns, strict=True):
+            end, at = start + len(own), [pair.chosen * len(ranks) + pair.rejected for pair in own]
+            if preferred:
+                agree[start:end], of[start:end] = [preferred[each] for each in at], [compared[each] for each in at]
+            if probabilities:
+                sure[start:end] = [probabilities[each] for each in at]
+            start = end
+    return {"n_agree": pa.array(agree), "n_annotators": pa.array(of), "probability": pa.array(sure)}
 
 
 @lru_cache(maxsize=10_000)
@@ -73,22 +96,47 @@ def kwise_rows(groups: pa.RecordBatch) -> dict[str, pa.Array]:
     return {"prompt": groups["messages"], "status": status} | {name: groups[name] for name in KWISE_NAMES}
 
 
+def single_groups(groups: pa.RecordBatch) -> pa.RecordBatch:
+    """Those groups that are one answer; what was merged or overruled stands among the snapshot's others, one by one."""
+    is_merged = pc.greater(pc.list_value_length(groups["probabilities"]), 0)
+    return groups.filter(pc.invert(pc.or_(is_merged, groups["adjudicated"])))
+
+
+def unacceptable_answers(others: pa.RecordBatch) -> pa.RecordBatch:
+    """Of the answers that are no groups, those that no response is acceptable."""
+    return others.filter(pc.equal(others["left_out"], RankingStatus.UNACCEPTABLE.value))
+
+
+def answer_rows(answers: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Answers of any kind. Groups have no status of their own: they are ranked, and used."""
+    n, ranked = answers.num_rows, RankingStatus.RANKED.value
+    beside = {"status": pa.array([ranked] * n, pa.string())}
+    beside |= dict.fromkeys(("skip_reason", "left_out"), pa.nulls(n, pa.string()))
+    beside |= {name: answers[name] for name in beside if name in answers.schema.names}
+    return {"prompt": answers["messages"], **beside} | {name: answers[name] for name in ANSWER_NAMES}
+
+
 def unpaired_rows(groups: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array, int]:
     """Responses as true or false; also each row's group, and how many responses are left out.
 
     What the annotator called acceptable is true, what they called unacceptable is false; where nothing was said, the
-    first rank is true, the last one false, and what lies between is left out.
+    first rank is true, the last one false, and what lies between is left out. Without ranks all are false: somebody
+    said that no response is acceptable.
     """
     kept, labels, places, start = [], [], [], 0
     columns = (groups["ranks"].to_pylist(), groups["acceptable"].to_pylist())
     for place, (ranks, acceptable) in enumerate(zip(*columns, strict=True)):
         for number, rank in enumerate(ranks):
             said = acceptable[number] if acceptable else None
-            if said is not None or rank in (1, max(ranks)):
+            if said is not None or (rank in (1, max(ranks)) and max(ranks) > 1):
                 kept.append(start + number)
                 labels.append(rank == 1 if said is None else said)
                 places.append(place)
-        start += len(ranks)
+        if not ranks:  # no response is acceptable
+            kept += range(start, start + len(acceptable))
+            labels += [False] * len(acceptable)
+            places += [place] * len(acceptable)
+        start += len(ranks or acceptable)
     rows = {
         "prompt": groups["messages"].take(pa.array(places, pa.int64())),
         "completion": as_messages(groups["responses"].flatten().take(pa.array(kept, pa.int64()))),

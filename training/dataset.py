@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data.errors import InvalidInput
@@ -14,7 +14,10 @@ from training.encoding import Encoder, fit
 
 @dataclass(frozen=True)
 class EncodedGroup:
-    """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token."""
+    """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token.
+
+    `probabilities[i * K + j]`: how sure it is that i is better than j, where several annotators are merged; else empty.
+    """
 
     ranking_id: str
     prompt_id: str
@@ -22,6 +25,7 @@ class EncodedGroup:
     prompt_lengths: list[int]
     ranks: list[int]
     weight: float
+    probabilities: tuple[float, ...] = ()
 
     @property
     def n_responses(self) -> int:
@@ -56,7 +60,7 @@ def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
     if not train:
         raise InvalidInput("the snapshot's training side has no ranking with a pair; rank more prompts")
     mean = sum(group.weight for group in train) / len(train)
-    scaled = {side: [_with_weight(group, group.weight / mean) for group in groups] for side, groups in sides.items()}
+    scaled = {side: [replace(group, weight=group.weight / mean) for group in groups] for side, groups in sides.items()}
     return Encoded(scaled[Split.TRAIN], scaled[Split.EVAL], counts)
 
 
@@ -66,9 +70,9 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
     except InvalidInput:
         counts["prompts_refused"] += 1
         return None
-    kept: dict[tuple[int, ...], tuple[int, int]] = {}
+    kept: dict[tuple[int, ...], tuple[int, int]] = {}  # token ids -> (length of the prompt, place)
     is_prompt_cut = False
-    for text, rank in zip(group.responses, group.ranks, strict=True):
+    for place, text in enumerate(group.responses):
         fitted = fit(prompt, encoder.response_ids(text), max_length)
         is_prompt_cut |= fitted.is_prompt_cut
         counts["responses_cut"] += fitted.is_response_cut
@@ -76,10 +80,11 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         if key in kept:
             counts["responses_same_when_cut"] += 1
         else:
-            kept[key] = (len(fitted.prompt), rank)
+            kept[key] = (len(fitted.prompt), place)
     counts["prompts_cut"] += is_prompt_cut
-    ranks = [rank for _, rank in kept.values()]
-    if len(set(ranks)) < 2:
+    places = [place for _, place in kept.values()]
+    ranks, sure = [group.ranks[place] for place in places], _probabilities(group, places)
+    if not (_has_majority(sure, len(places)) if sure else len(set(ranks)) > 1):
         counts["groups_without_pair"] += 1
         return None
     return EncodedGroup(
@@ -89,8 +94,15 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         prompt_lengths=[length for length, _ in kept.values()],
         ranks=ranks,
         weight=group.weight,
+        probabilities=sure,
     )
 
 
-def _with_weight(group: EncodedGroup, weight: float) -> EncodedGroup:
-    return EncodedGroup(group.ranking_id, group.prompt_id, group.sequences, group.prompt_lengths, group.ranks, weight)
+def _probabilities(group: Group, places: list[int]) -> tuple[float, ...]:
+    """How sure the pairs of these responses are; empty where the ranks say all."""
+    k = len(group.ranks)
+    return tuple(group.probabilities[i * k + j] for i in places for j in places) if group.probabilities else ()
+
+
+def _has_majority(probabilities: tuple[float, ...], k: int) -> bool:
+    return any(probabilities[i * k + j] != probabilities[j * k + i] for i in range(k) for j in range(i))

@@ -6,6 +6,7 @@ all methods read the same.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from trl import SFTConfig as TRLSFTConfig
 
 from data.errors import InvalidInput
 from data.records import RunKind, Split
-from data.snapshots import PAIRS, Group, read_groups, read_parquet
+from data.snapshots import MANIFEST, PAIRS, Group, read_groups, read_parquet
 from training.config import DPOConfig, FinetuneConfig, SFTConfig, peak_learning_rate
 from training.encoding import Encoder, fit
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged, warmup_steps, with_adapter
@@ -110,17 +111,20 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
 
 
 def best_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> list[dict[str, Any]]:
-    """The best-ranked response of each ranking on the training side; the loss counts the response only."""
-    counts = Counter[str](examples=0, prompts_cut=0, responses_cut=0, refused=0)
+    """The best-ranked response of each ranking on the training side; the loss counts the response only.
+
+    `best_tied`: rankings that put several first, of which one is learnt from.
+    """
+    counts = Counter[str](examples=0, prompts_cut=0, responses_cut=0, refused=0, best_tied=0)
     rows = []
     for group in _train_groups(reporter):
-        best = group.responses[group.ranks.index(1)]
         try:
-            fitted = fit(encoder.prompt_ids(group.messages), encoder.response_ids(best), config.max_length)
+            fitted = fit(encoder.prompt_ids(group.messages), encoder.response_ids(group.best), config.max_length)
         except InvalidInput:
             counts["refused"] += 1
             continue
         counts.update(examples=1, prompts_cut=fitted.is_prompt_cut, responses_cut=fitted.is_response_cut)
+        counts["best_tied"] += group.ranks.count(1) > 1
         labels = [-100] * len(fitted.prompt) + fitted.response
         rows.append({"input_ids": fitted.prompt + fitted.response, "labels": labels})
     return _reported(rows, counts, reporter)
@@ -129,8 +133,10 @@ def best_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> l
 def pair_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> list[dict[str, Any]]:
     """The snapshot's pairs on the training side; pairs whose sides became equal by being cut are left out."""
     counts = Counter[str](examples=0, prompts_cut=0, responses_cut=0, refused=0, same_when_cut=0)
-    rows = []
-    for pair in read_parquet(reporter.home.snapshot_folder(reporter.run.snapshot_id or "") / PAIRS):
+    folder, rows = reporter.home.snapshot_folder(reporter.run.snapshot_id or ""), []
+    if n_split := json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["counts"].get("evenly_split"):
+        counts["evenly_split"] = n_split  # between the annotators of a task: such a pair has no better side
+    for pair in read_parquet(folder / PAIRS):
         if pair["split"] != Split.TRAIN.value:
             continue
         try:

@@ -124,7 +124,7 @@ def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[t
         except InvalidInput:
             counts["refused"] += 1
             continue
-        fitted = fit(prompt, encoder.response_ids(group.responses[group.ranks.index(1)]), context)
+        fitted = fit(prompt, encoder.response_ids(group.best), context)
         counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
         pairs.append((fitted.prompt, fitted.response))
     reporter.event("best_responses", **counts)

@@ -82,7 +82,9 @@ class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
     ) -> Any:
         """One micro-batch's part of the step's ranking loss; figures are kept until the next log."""
         scores = pooled_scores(model, inputs["input_ids"], inputs["attention_mask"])
-        result = ranking_loss(scores, inputs["ranks"], inputs["groups"], inputs["weights"], self.centring)
+        result = ranking_loss(
+            scores, inputs["ranks"], inputs["groups"], inputs["weights"], self.centring, inputs.get("preferences")
+        )
         loss = result.loss * (result.n_groups / (num_items_in_batch or result.n_groups))
         self._step_scores.append(scores.detach())
         together = torch.cat(self._step_scores)
@@ -111,13 +113,27 @@ class GroupCollator:
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         sequences = [sequence for example in examples for sequence in example["sequences"]]
         ids, attention = pad_right(sequences, self._pad_id)
-        return {
+        batch = {
             "input_ids": ids,
             "attention_mask": attention,
             "groups": torch.tensor([place for place, each in enumerate(examples) for _ in each["sequences"]]),
             "ranks": torch.tensor([rank for example in examples for rank in example["ranks"]]),
             "weights": torch.tensor([example["weight"] for example in examples]),
         }
+        if any(example["probabilities"] for example in examples):
+            same = batch["groups"][:, None] == batch["groups"][None, :]
+            batch["preferences"] = torch.zeros(same.shape)
+            blocks = [preferences(each["ranks"], each["probabilities"]).flatten() for each in examples]
+            batch["preferences"][same] = torch.cat(blocks)
+        return batch
+
+
+def preferences(ranks: Sequence[int], probabilities: Sequence[float]) -> Tensor:
+    """(K, K): how sure it is that response i is better than j, as the ranks say where nothing else does."""
+    if probabilities:
+        return torch.tensor(probabilities, dtype=torch.float32).reshape(len(ranks), len(ranks))
+    given = torch.tensor(ranks)
+    return (given[:, None] < given[None, :]).to(torch.float32)
 
 
 def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
@@ -162,13 +178,16 @@ def evaluate_groups(
     parts = torch.split(every_score, [group.n_responses for group in groups])
     for group, scores in zip(groups, parts, strict=True):
         ranks, alone = torch.tensor(group.ranks), torch.zeros(group.n_responses, dtype=torch.long)
+        sure = preferences(group.ranks, group.probabilities)
         lengths = [len(ids) - start for ids, start in zip(group.sequences, group.prompt_lengths, strict=True)]
-        found = ranking_loss(scores, ranks, alone)
+        found = ranking_loss(scores, ranks, alone, preferences=sure)
         losses.append(float(found.loss))
         accuracies.append(float(found.pair_accuracy))
-        by_length.append(float(ranking_loss(torch.tensor(lengths).float(), ranks, alone).pair_accuracy))
+        by_length.append(
+            float(ranking_loss(torch.tensor(lengths).float(), ranks, alone, preferences=sure).pair_accuracy)
+        )
         in_order = scores[:, None] > scores[None, :]
-        n_exact += bool(in_order[ranks[:, None] < ranks[None, :]].all())
+        n_exact += bool(in_order[sure > sure.T].all())
     return Evaluation(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
 
 
@@ -206,7 +225,8 @@ def _make_trainer(
         lr_scheduler_kwargs={"min_lr_rate": MIN_LR_SHARE},
         max_length=None,
     )
-    rows = [{"sequences": group.sequences, "ranks": group.ranks, "weight": group.weight} for group in encoded.train]
+    columns = ("sequences", "ranks", "weight", "probabilities")
+    rows = [{name: getattr(group, name) for name in columns} for group in encoded.train]
     trainer = RankingTrainer(
         model=model,
         args=arguments,

@@ -15,6 +15,7 @@ _FIGURES = {
     "pairs_without_ties": "pair agreement, where both saw a difference",
     "alpha": "Krippendorff's alpha of pairs",
     "tau": "mean Kendall tau-b",
+    "human_accuracy": "one person's ranking foretells another's, pairs right",
 }
 
 

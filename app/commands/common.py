@@ -158,7 +158,7 @@ def counted(counts: dict[str, Any], indent: str = "  ") -> list[str]:
         if isinstance(value, dict):
             lines += [f"{indent}{words}:", *counted(value, indent + "  ")]
         else:
-            lines.append(f"{indent}{words}: {value:,}")
+            lines.append(f"{indent}{words}: {_shown(value) if isinstance(value, float | None) else f'{value:,}'}")
     return lines
 
 

@@ -24,6 +24,7 @@ from app.widgets.page import (
 from app.widgets.problems import plain
 from app.widgets.run_details import facts_table
 from app.widgets.words import count, field_label, flatten, number, short_id
+from data.adjudications import current_adjudications
 from data.fields import from_dict
 from data.projects import project_counts
 from data.records import Project, Role, Snapshot
@@ -36,7 +37,9 @@ MAIN_COUNTS = ("rankings_used", "pairs", "prompts", "annotators", "ties", "promp
 LEFT_OUT_WORDS = {
     "skipped": "skipped by the annotator",
     "unacceptable": "in which no response is acceptable",
+    "overruled": "of tasks on which a researcher has decided",
     "all_tied": "with all responses tied, so without a pair",
+    "evenly_split": "of tasks whose annotators are evenly split on every pair",
     "extra": "that came after the task had all its annotators",
     "replaced_by_an_edit": "replaced by a later edit",
 }
@@ -51,6 +54,7 @@ def render() -> None:
     with store().read() as tx:
         snapshots = list_snapshots(tx, project.id)
         counts = project_counts(tx, project.id)
+        decided = [each.id for each in current_adjudications(tx, project.id)]
         now = tx.now()
     if not counts["rankings"] and not snapshots:
         text = "A snapshot freezes rankings and the preference pairs in them, for training and for export."
@@ -60,7 +64,7 @@ def render() -> None:
         return
     with st.container(border=True, key=f"{KEY}.plan"):
         st.header("New snapshot", anchor=False)
-        _plan(project, counts, who.id)
+        _plan(project, counts, decided, who.id)
     st.header("Snapshots", anchor=False)
     if not snapshots:
         st.caption("None yet. A snapshot never changes; every run names the one it learnt from.")
@@ -70,12 +74,13 @@ def render() -> None:
         _details(chosen, snapshot_label(chosen, now))
 
 
-def _plan(project: Project, counts: dict[str, int], person_id: str) -> None:
-    """The dry run, made anew when its settings or the number of rankings change; and the button that freezes it."""
+def _plan(project: Project, counts: dict[str, int], decided: list[str], person_id: str) -> None:
+    """The dry run, made anew when its settings, the number of rankings or the decisions change; and the button that
+    freezes it."""
     values = config_form(SnapshotConfig, f"{KEY}.config.{project.id}")
     with ShownErrors():
         config = from_dict(SnapshotConfig, values)
-        signature = (project.id, config, counts["rankings"], counts["skips"])
+        signature = (project.id, config, counts["rankings"], counts["skips"], *decided)
         known = st.session_state.get(f"{KEY}.planned")
         if known is None or known[0] != signature:
             with st.spinner("Counting"):
@@ -130,8 +135,14 @@ def sizes_words(counts: dict[str, Any]) -> str:
     """How many responses the rankings are of, and how many pairs nobody compared."""
     sizes = counts.get("responses_per_ranking", {})
     parts = [f"{count(how_many, 'ranking')} of {k} responses" for k, how_many in sizes.items()]
+    if adjudicated := counts.get("adjudicated"):
+        parts.append(f"{adjudicated:,} of them a researcher's decision on a task")
     if not_compared := counts.get("not_compared"):
         parts.append(f"{count(not_compared, 'pair')} within a rest that was left in no order, so not compared")
+    if evenly_split := counts.get("evenly_split"):
+        parts.append(f"{count(evenly_split, 'pair')} on which annotators are evenly split")
+    if (accuracy := counts.get("human_pair_accuracy")) is not None:
+        parts.append(f"on the held-out side one person has {accuracy:.1%} of another's pairs right")
     return "; ".join(parts)
 
 

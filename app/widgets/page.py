@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -17,6 +18,7 @@ from data.records import Project
 
 SCREENS = Path(__file__).parents[1] / "screens"
 TOAST_KEY = "page.toast"
+T = TypeVar("T")
 
 
 def screen(name: str) -> str:
@@ -71,6 +73,17 @@ def nonce(key: str) -> str:
 def renew_nonce(key: str) -> None:
     """The form was used: the next submission is another one."""
     st.session_state.pop(f"{key}.nonce", None)
+
+
+def remembered(key: str, signature: Any, compute: Callable[[], T]) -> T:
+    """What `compute` gives, computed anew only when the signature of what it depends on changes."""
+    known = st.session_state.get(key)
+    if known is None or known[0] != signature:
+        with st.spinner("Counting"):
+            known = (signature, compute())
+        st.session_state[key] = known
+    found: T = known[1]
+    return found
 
 
 class ShownErrors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from data.records import Messages, Run, RunKind
@@ -87,6 +88,15 @@ def prompt_text(prompt: Any) -> str:
             return str(messages[0]["content"])
         return "\n\n".join(f"{each.get('role', '')}: {each['content']}" for each in messages)
     return "" if prompt is None else str(prompt)
+
+
+def order_words(ranks: Sequence[int], unplaced: Sequence[int] = ()) -> str:
+    """Ranks as the ranking page writes them: `B > A = C`, or `B > the rest (A, C)`."""
+    letters = {rank: [chr(65 + place) for place, own in enumerate(ranks) if own == rank] for rank in sorted(set(ranks))}
+    parts = [" = ".join(each) for each in letters.values()]
+    if unplaced:
+        parts[-1] = f"the rest ({', '.join(letters[max(ranks)])})"
+    return " > ".join(parts)
 
 
 def first_line(messages: Messages, length: int = 300) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 def figures(rows: list[dict[str, Any]]) -> dict[str, float]:
     equal = pairs = equal_strict = strict = 0
+    points = guesses = 0.0
     coincidences: dict[tuple[str, str], float] = {}
     for row in rows:
         texts = [str(row["response1"]), str(row["response2"])]
@@ -27,6 +28,9 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, float]:
                     continue
                 key = (values[first], values[second])
                 coincidences[key] = coincidences.get(key, 0.0) + 1 / 2  # 1 / (m - 1) with m = 3
+                if values[first] != "=":  # the first as the truth, the second as the guess
+                    guesses += 1
+                    points += 1 if values[second] == values[first] else 0.5 if values[second] == "=" else 0
                 if first < second:
                     pairs += 1
                     equal += values[first] == values[second]
@@ -43,7 +47,8 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, float]:
     tau = (equal_strict - (strict - equal_strict)) / strict
     return {
         "pairs_with_ties": equal / pairs, "pairs_without_ties": equal_strict / strict, "alpha": 1 - observed / expected,
-        "tau": tau, "n_pairs": pairs, "n_strict": strict, "n_values": n,
+        "tau": tau, "human_accuracy": points / guesses, "n_guesses": guesses, "n_pairs": pairs, "n_strict": strict,
+        "n_values": n,
     }  # fmt: skip
 
 

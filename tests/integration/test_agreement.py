@@ -31,11 +31,12 @@ def test_three_annotators_of_pandalm_as_an_independent_script_has_them() -> None
                (str(row["response1"]), str(row["response2"])), RANKS[row[f"annotator{person}"]])
         for row in rows for person in (1, 2, 3)
     )  # fmt: skip
-    for name in ("pairs_with_ties", "pairs_without_ties", "alpha", "tau"):
+    for name in ("pairs_with_ties", "pairs_without_ties", "alpha", "tau", "human_accuracy"):
         figure = getattr(found, name)
         assert figure.value == pytest.approx(wanted[name], abs=1e-12), name
         assert figure.low < figure.value < figure.high
     assert (found.pairs_with_ties.n, found.tau.n) == (wanted["n_pairs"], wanted["n_strict"])
+    assert found.human_accuracy.n == wanted["n_guesses"]
 
 
 def test_a_project_s_agreement_counts_every_kind_of_answer(store: Store) -> None:

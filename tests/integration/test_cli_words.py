@@ -27,7 +27,7 @@ from data.store import Store
 
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
-    "agreement", "annotators", "backup", "comparison", "doctor",
+    "agreement", "annotators", "adjudicate", "backup", "comparison", "doctor",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_every_word_takes_home_store_and_json() -> None:
             seen.append(words)
             assert {"--home", "--store", "--json"} <= set(parser._option_string_actions), words
             assert parser.get_default("handler") is not None, words
-    assert len(seen) == 33
+    assert len(seen) == 36
     assert {words[0] for words in seen} == set(WORDS)
 
 
@@ -93,6 +93,7 @@ def every_word(store: Store, home: Home, tmp_path: Path) -> list[list[str]]:
     snapshot = factories.make_snapshot(store, home)
     with store.read() as tx:
         project = tx.connection.exec_driver_sql("select name from project").scalar_one()
+        task = tx.connection.exec_driver_sql("select id from task order by seq").first()[0]
     factories.make_person(store, Role.ADMIN, "Ada")
     factories.make_person(store, Role.ANNOTATOR, "Bo")
     queued, stopped = factories.make_run(store), factories.make_run(store, RunKind.SAMPLE)
@@ -100,7 +101,9 @@ def every_word(store: Store, home: Home, tmp_path: Path) -> list[list[str]]:
     (tmp_path / "r.jsonl").write_text('{"prompt": "new", "responses": ["a", "b"], "ranks": [1, 2]}\n')
     return [
         ["project", "create", "Another"], ["project", "list"], ["project", "show", project],
-        ["annotators", project],
+        ["annotators", project], ["adjudicate", "list", project],
+        ["adjudicate", "show", project, task], ["adjudicate", "decide", project, task, "--by", "Ada", "--ranks",
+                                                "1,2,2", "--reason", "two are alike"],
         ["import", "prompts", str(tmp_path / "p.jsonl"), "--project", project],
         ["import", "responses", str(tmp_path / "r.jsonl"), "--project", project],
         ["import", "rankings", str(tmp_path / "r.jsonl"), "--project", project],

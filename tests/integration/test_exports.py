@@ -167,7 +167,7 @@ def test_what_was_said_beside_the_ranks_comes_back_too(sqlite_store: Store, home
     assert fingerprints[0] == fingerprints[1]
 
 
-@pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "kwise"])
+@pytest.mark.parametrize("format_name", [name for name in FORMATS if name not in ("kwise", "answers")])
 def test_facts_are_in_no_export_that_models_learn_from(sqlite_store: Store, home: Home, format_name: str) -> None:
     project, ann = make.make_project(sqlite_store), make.make_person(sqlite_store)
     with sqlite_store.begin() as tx:
@@ -270,7 +270,9 @@ def test_an_empty_folder_is_filled_the_working_directory_too(
 
 
 def test_what_can_not_be_exported_is_refused_and_leaves_nothing(home: Home, frozen: Snapshot, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="format 'csv': one of trl, trl-chat, kwise, unpaired, openrlhf is needed"):
+    with pytest.raises(
+        InvalidInput, match="format 'csv': one of trl, trl-chat, kwise, unpaired, openrlhf, answers is needed"
+    ):
         export_snapshot(home, frozen, "csv", tmp_path / "out")
     with pytest.raises(InvalidInput, match=r"/proc/out can't be written"):
         export_snapshot(home, frozen, "trl", Path("/proc/out"))

@@ -76,15 +76,19 @@ def test_sft_counts_the_response_alone_with_its_end(rig: Rig) -> None:
     """The first loss by hand: minus the mean log-probability of the best responses' tokens, nothing of the prompts."""
     run = rig.here(queued(rig, RunKind.SFT, learning_rate=0.0, epochs=1, batch_size=16, micro_batch_size=4))
     model, encoder = AutoModelForCausalLM.from_pretrained(rig.model()), Encoder(tiny_tokenizer())
-    total, n_tokens, n_groups = 0.0, 0, 0
+    total, n_tokens, n_groups, n_tied = 0.0, 0, 0, 0
     for group in read_groups(rig.home.snapshot_folder(rig.small_snapshot.id)):
         if group.split is Split.TRAIN:
-            response = encoder.response_ids(group.responses[group.ranks.index(1)])
+            assert group.ranks[group.responses.index(group.best)] == 1
+            response = encoder.response_ids(group.best)
             total += log_probability(model, encoder.prompt_ids(group.messages), response)
             n_tokens, n_groups = n_tokens + len(response), n_groups + 1
+            n_tied += group.ranks.count(1) > 1
     assert rig.curve(run, "sft/loss") == pytest.approx([-total / n_tokens], abs=1e-4)
     assert run.result["examples"] == n_groups == 9
-    assert rig.events(run, "data")[0].detail == {"examples": 9, "prompts_cut": 0, "responses_cut": 0, "refused": 0}
+    assert rig.events(run, "data")[0].detail == {
+        "examples": 9, "prompts_cut": 0, "responses_cut": 0, "refused": 0, "best_tied": n_tied,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("adapter", ["lora", "full"])

@@ -288,3 +288,34 @@ def test_a_snapshot_with_nothing_to_learn_from_is_bad_input(rig: Rig) -> None:
     ended = rig.here(queued(rig, snapshot=snapshot), RunStatus.FAILED)
     assert ended.error_kind is FailureKind.BAD_INPUT
     assert ended.error_message == "the snapshot's training side has no ranking with a pair; rank more prompts"
+
+
+def test_soft_pairs_are_learnt_as_sure_as_they_are(rig: Rig) -> None:
+    """Three people, of whom one turns every other ranking round, and one ties the last two. The loss by hand."""
+    project, people = make.make_project(rig.store, overlap=3), [make.make_person(rig.store) for _ in range(3)]
+    for number in range(8):
+        texts = [f"{'z' * place}{number}" for place in range(3)]
+        task = make.make_task(rig.store, project, *texts, prompt=f"soft {number}")
+        for person, ranks in zip(people, ([1, 2, 3], [3, 2, 1] if number % 2 else [1, 2, 3], [1, 2, 2]), strict=True):
+            make.make_ranking(rig.store, task, person, ranks)
+    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.4, merge="soft"))
+    changes = {"epochs": 1, "learning_rate": 0.0, "batch_prompts": 8, "micro_batch_prompts": 2, "adapter": "full"}
+    run = rig.here(queued(rig, snapshot=snapshot, **changes))
+    scorer, found = Scorer(rig.home, run.id, CPU), dict[Split, list[tuple[float, float]]]()
+    for group in read_groups(rig.home.snapshot_folder(snapshot.id)):
+        scores = scorer.score([(group.messages, text) for text in group.responses]).tolist()
+        is_turned = int(group.messages[-1]["content"].split()[1]) % 2 == 1
+        sure = {(0, 1): 2 / 3, (0, 2): 2 / 3, (1, 2): 0.5} if is_turned else {(0, 1): 1, (0, 2): 1, (1, 2): 2.5 / 3}
+        margins = {(i, j): scores[i] - scores[j] for i, j in sure}
+        losses = [p * math.log1p(math.exp(-margins[pair])) + (1 - p) * math.log1p(math.exp(margins[pair]))
+                  for pair, p in sure.items()]  # fmt: skip
+        right = [float(margins[pair] > 0) for pair, p in sure.items() if p > 0.5]
+        found.setdefault(group.split, []).append((sum(losses) / 3, sum(right) / len(right)))
+    assert {side: len(each) for side, each in found.items()} == {
+        Split.TRAIN: snapshot.counts["prompts_train"], Split.EVAL: snapshot.counts["prompts_eval"],
+    }  # fmt: skip
+    means = {side: [sum(column) / len(each) for column in zip(*each, strict=True)] for side, each in found.items()}
+    assert rig.curve(run, "reward/loss") == pytest.approx([means[Split.TRAIN][0]], abs=1e-4)
+    assert rig.curve(run, "reward/pair_accuracy") == pytest.approx([means[Split.TRAIN][1]], abs=1e-4)
+    held_out = (run.result["held_out"]["loss"], run.result["held_out"]["pair_accuracy"])
+    assert held_out == pytest.approx(means[Split.EVAL], abs=1e-4)

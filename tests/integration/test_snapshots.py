@@ -32,6 +32,8 @@ from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot, p
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FILES = ["groups.parquet", "manifest.json", "others.parquet", "pairs.parquet"]
+
 
 def pairs_of(home: Home, frozen: Snapshot) -> list[dict[str, Any]]:
     return list(read_parquet(home.snapshot_folder(frozen.id) / "pairs.parquet"))
@@ -204,7 +206,8 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
         {"messages": ({"role": "user", "content": "x"},)}, {"models": ("x", *first.models[1:])},
         {"responses": ("x", *first.responses[1:])}, {"response_ids": ("x", *first.response_ids[1:])},
         {"unplaced": (1, 2)}, {"acceptable": (True, None, False)}, {"flags": (("x",), (), ())}, {"strength": 2},
-        {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"},
+        {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"}, {"preferred": (0,) * 9},
+        {"compared": (1,) * 9}, {"probabilities": (0.5,) * 9}, {"adjudicated": True},
     ]  # fmt: skip
     assert {name for each in changed for name in each} == set(first.as_row())
     hashes = {content_hash([replace(first, **each), *groups[1:]]) for each in changed}
@@ -236,12 +239,14 @@ def test_the_manifest_tells_what_it_is_and_checks_the_files(store: Store, home: 
     assert manifest["snapshot"] == frozen.id
     assert manifest["content_hash"] == frozen.content_hash
     assert manifest["counts"] == frozen.counts
-    assert manifest["config"] == frozen.config == {"eval_share": 0.1, "seed": 3, "include_extra": False}
+    assert manifest["config"] == frozen.config == {
+        "eval_share": 0.1, "seed": 3, "include_extra": False, "merge": "each", "annotator_weights": "equal",
+    }  # fmt: skip
     assert "rank 1 is best" in manifest["statement"]
     assert len(manifest["examples"]) == 3
     for name, facts in manifest["files"].items():
         assert facts["sha256"] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    assert sorted(path.name for path in folder.iterdir()) == ["groups.parquet", "manifest.json", "pairs.parquet"]
+    assert sorted(path.name for path in folder.iterdir()) == FILES
 
 
 def test_annotators_have_names_that_say_nothing_outside_the_project(store: Store, home: Home) -> None:
@@ -336,7 +341,7 @@ snapshots.freeze_snapshot(store, Home(Path({str(home.root)!r})), {project.id!r},
     with sqlite_store.read() as tx:
         assert list_snapshots(tx) == []
     [orphan] = (home.root / "snapshots").iterdir()  # whole files, which no row names
-    assert sorted(path.name for path in orphan.iterdir()) == ["groups.parquet", "manifest.json", "pairs.parquet"]
+    assert sorted(path.name for path in orphan.iterdir()) == FILES
     frozen = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig())
     assert frozen.id != orphan.name
     assert content_hash(read_groups(home.snapshot_folder(frozen.id))) == frozen.content_hash
@@ -355,13 +360,13 @@ def test_rankings_that_come_while_it_is_frozen_are_in_the_next_one(
     person = make.make_person(store)
     inner = labeling.snapshots.split_prompts
 
-    def while_others_rank(*words: Any) -> Any:
+    def while_others_rank(*words: Any, **more: Any) -> Any:
         writer = threading.Thread(
             target=lambda: make.make_ranking(store, make.make_task(store, project), person, [1, 2, 3])
         )
         writer.start()
         writer.join()
-        return inner(*words)
+        return inner(*words, **more)
 
     monkeypatch.setattr(labeling.snapshots, "split_prompts", while_others_rank)
     frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())

@@ -54,6 +54,11 @@ def good_rows() -> Rows:
         "created_at": 1.0,
     }  # fmt: skip
     old = ranking | {"id": "k0", "submission_key": "key0", "superseded_at": 2.0}
+    decision = {
+        "id": "a1", "task_id": "t1", "decided_by": "cat", "submission_key": "akey1", "ranks": "[1, 2]",
+        "unplaced": "[]", "chosen_id": "k1", "reason": "r", "seen": "[]", "created_at": 1.0,
+    }  # fmt: skip
+    gone = decision | {"id": "a0", "submission_key": "akey0", "superseded_at": 2.0}
     of_run = {"run_id": "ru", "step": 1}
     return {
         "person": people,
@@ -69,6 +74,7 @@ def good_rows() -> Rows:
         "slot": slots,
         "draft": [{"task_id": "t1", "annotator_id": "ann", "body": "{}", "at": 1.0}],
         "ranking": [old, ranking | {"supersedes_id": "k0"}],
+        "adjudication": [gone, decision | {"supersedes_id": "a0"}],
         "run_event": [{"run_id": "ru", "seq": 1, "at": 1.0, "kind": "queued", "detail": "{}"}],
         "run_metric": [of_run | {"name": "loss", "value": 1.0}],
         "run_sample": [of_run | {"position": 0, "body": "{}"}],
@@ -134,6 +140,13 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "a skip without a reason": ("ranking", OF_BOB | {"ranks": None, "status": "skipped"}),
     "a skip with ranks": ("ranking", OF_BOB | {"status": "skipped", "skip_reason": "r"}),
     "a ranking in no known state": ("ranking", OF_BOB | {"ranks": None, "status": "lost"}),
+    "two current decisions on a task": ("adjudication", {"id": "x", "submission_key": "x", "supersedes_id": None}),
+    "one decision stored twice": ("adjudication", {"id": "x", "task_id": "t2", "supersedes_id": None}),
+    "two decisions in place of one": ("adjudication", {"id": "x", "submission_key": "x", "task_id": "t2"}),
+    "a decision without a reason": (
+        "adjudication",
+        {"id": "x", "submission_key": "x", "task_id": "t2", "supersedes_id": None, "reason": ""},
+    ),
     "two events of one number": ("run_event", {}),
     "one metric twice in a step": ("run_metric", {}),
     "two samples in one place": ("run_sample", {}),
@@ -148,6 +161,10 @@ ALLOWED: dict[str, tuple[str, dict[str, object]]] = {
     "one more old version": ("ranking", RANKING | {"superseded_at": 2.0}),
     "a skip": ("ranking", OF_BOB | {"status": "skipped", "ranks": None, "skip_reason": "r"}),
     "no response is acceptable": ("ranking", OF_BOB | {"status": "unacceptable", "ranks": None}),
+    "a decision on another task": (
+        "adjudication",
+        {"id": "x", "submission_key": "x", "task_id": "t2", "supersedes_id": None},
+    ),
     "a run without a nonce": ("run", {"id": "x", "nonce": None}),
     "a project of its own": ("project", PROJECT),
 }

@@ -24,7 +24,7 @@ def answers(draw: st.DrawFn) -> list[Answer]:
 
 
 def values(found: Agreement) -> list[float | None]:
-    figures = (found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau)
+    figures = (found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau, found.human_accuracy)
     return [number for each in figures for number in (each.value, each.low, each.high, each.n)]
 
 
@@ -45,7 +45,7 @@ def test_names_and_orders_change_nothing(given_answers: list[Answer]) -> None:
 def test_people_who_say_the_same_agree_wholly(given_answers: list[Answer]) -> None:
     first = [each for each in given_answers if each.annotator == "a0"]
     found = agreement([*first, *[replace(each, annotator="b") for each in first]])
-    for figure in (found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau):
+    for figure in (found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau, found.human_accuracy):
         assert figure.value is None or figure.value == pytest.approx(1.0)
     assert found.pairs_with_ties.value == 1.0
     assert found.worst_tasks == []

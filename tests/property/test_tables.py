@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,15 @@ def group_rows(draw: st.DrawFn) -> Row:
     dense = draw(st.lists(st.integers(1, k), min_size=k, max_size=k))
     ranks = [1 + sum(other < rank for other in dense) for rank in dense]
     texts = draw(st.lists(st.text(max_size=8), min_size=k, max_size=k))
+    votes = draw(st.sampled_from([0, 3]))  # one annotator, or several
+    preferred, compared, sure = [0] * k * k, [0] * k * k, [0.0] * k * k
+    for i, j in combinations(range(k), 2) if votes else ():
+        there, ties = draw(st.integers(0, votes)), draw(st.integers(0, 1))
+        there, back = min(there, votes - ties), votes - ties - min(there, votes - ties)
+        preferred[i * k + j], preferred[j * k + i] = there, back
+        compared[i * k + j] = compared[j * k + i] = votes
+        sure[i * k + j], sure[j * k + i] = (there + ties / 2) / votes, (back + ties / 2) / votes
+    is_merged = bool(votes) and draw(st.booleans())
     return {
         "ranking_id": draw(st.text("abc", min_size=3, max_size=3)),
         "task_id": "t",
@@ -36,15 +46,26 @@ def group_rows(draw: st.DrawFn) -> Row:
         "ranks": ranks,
         "annotator": "a",
         "weight": draw(st.sampled_from([1.0, 0.5, 0.25])),
+        "preferred": preferred if votes else [],
+        "compared": compared if votes else [],
+        "probabilities": sure if is_merged else [],
+        "adjudicated": False,
     }
 
 
 def pairs_by_hand(groups: list[Row]) -> list[Row]:
     rows = []
     for group in groups:
-        places = range(len(group["ranks"]))
-        better = [(i, j) for i in places for j in places if i != j and group["ranks"][i] < group["ranks"][j]]
+        k, sure = len(group["ranks"]), group["probabilities"]
+        places = range(k)
+        better = [
+            (i, j)
+            for i in places
+            for j in places
+            if i != j and (sure[i * k + j] > sure[j * k + i] if sure else group["ranks"][i] < group["ranks"][j])
+        ]
         for i, j in sorted(better, key=lambda pair: (min(pair), max(pair))):
+            votes = (group["preferred"][i * k + j], group["compared"][i * k + j]) if group["preferred"] else (1, 1)
             rows.append(
                 {
                     "prompt_id": group["prompt_id"],
@@ -58,6 +79,9 @@ def pairs_by_hand(groups: list[Row]) -> list[Row]:
                     "rank_distance": group["ranks"][j] - group["ranks"][i],
                     "annotator": group["annotator"],
                     "weight": group["weight"] / len(better),
+                    "n_agree": votes[0],
+                    "n_annotators": votes[1],
+                    "probability": sure[i * k + j] if sure else 1.0,
                 }
             )
     return rows
@@ -108,9 +132,9 @@ def test_unpaired_rows_are_the_first_and_the_last_ranks(groups: list[Row]) -> No
     expected, n_between = [], 0
     for place, group in enumerate(groups):
         for text, rank in zip(group["responses"], group["ranks"], strict=True):
-            if rank == min(group["ranks"]):
+            if rank == min(group["ranks"]) != max(group["ranks"]):
                 expected.append((place, text, True))
-            elif rank == max(group["ranks"]):
+            elif rank == max(group["ranks"]) != min(group["ranks"]):
                 expected.append((place, text, False))
             else:
                 n_between += 1
@@ -128,4 +152,5 @@ def _group(number: int, texts: list[str]) -> Row:
         "messages": [{"role": "user", "content": "?"}], "responses": texts,
         "response_ids": [f"{number}-{place}" for place in range(k)], "models": ["m"] * k,
         "ranks": list(range(1, k + 1)), "annotator": "a", "weight": 1.0,
+        "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
     }  # fmt: skip

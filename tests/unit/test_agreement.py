@@ -25,6 +25,10 @@ def test_a_toy_by_hand() -> None:
     assert (found.pairs_without_ties.value, found.pairs_without_ties.n) == (3 / 4, 4)
     # t1: 2 concordant, 1 discordant of 3: 1/3; t2: undefined where ann takes part, bob-cy 1
     assert (found.tau.value, found.tau.n) == (pytest.approx((1 / 3 + 1) / 2), 2)
+    # one as the truth, the other as the guess, a tie half. t1: 2 of 3 pairs right, both ways; t2: ann's tie asks
+    # nothing and guesses half, twice; bob and cy foretell each other
+    wanted = (2 / 3 + 2 / 3 + 0.5 + 0.5 + 1 + 1) / 6
+    assert (found.human_accuracy.value, found.human_accuracy.n) == (pytest.approx(wanted), 6)
     # SHA-256 puts c before b before a, and x before y. t1: cb is > and <, ca is > >, ba is > >; t2: xy is = < <.
     # 9 values: 3 <, 1 =, 5 >. Disagreement: cb (4 - 2) / 1 = 2; xy (9 - 5) / 2 = 2; expected 81 - 9 - 1 - 25 = 46.
     assert (found.alpha.value, found.alpha.n) == (pytest.approx(1 - 8 * (2 + 2) / 46), 9)
@@ -47,7 +51,9 @@ def test_pairs_within_an_unplaced_rest_are_nobody_s_ties() -> None:
 def test_what_can_not_be_known_is_none() -> None:
     for answers in ([], TOY[:1], [TOY[0], TOY[3]]):
         found = agreement(answers)
-        for figure in (found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau):
+        for figure in (
+            found.pairs_with_ties, found.pairs_without_ties, found.alpha, found.tau, found.human_accuracy,
+        ):  # fmt: skip
             assert (figure.value, figure.low, figure.high, figure.n) == (None, None, None, 0)
     tied = agreement([TOY[2], Answer("p2", "t2", "bob", ("x", "y"), (1, 1))])
     assert (tied.pairs_with_ties.value, tied.alpha.value, tied.tau.value) == (1.0, None, None)

@@ -238,3 +238,52 @@ def test_log_probabilities_of_half_precision_logits_are_computed_in_float32() ->
     found = selected_logprobs(logits, whole(1), 1.0)
     assert found.dtype == torch.float32
     assert found.item() == pytest.approx(-1.407606, abs=1e-6)
+
+
+def sure(n: int, pairs: dict[tuple[int, int], float]) -> Tensor:
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    for (first, second), probability in pairs.items():
+        matrix[first, second], matrix[second, first] = probability, 1 - probability
+    return matrix
+
+
+def test_soft_pairs_cost_their_cross_entropy() -> None:
+    """Scores 2, 0, 1. Pair (0, 1) is sure to 0.75; (1, 2) is even, has no better side, and is in no accuracy."""
+    scores, alone = vector(2, 0, 1).requires_grad_(), whole(0, 0, 0)
+    found = ranking_loss(scores, whole(1, 1, 1), alone, preferences=sure(3, {(0, 1): 0.75, (1, 2): 0.5}))
+    first = 0.75 * math.log1p(math.exp(-2)) + 0.25 * math.log1p(math.exp(2))  # 0.626928
+    second = 0.5 * math.log1p(math.exp(-1)) + 0.5 * math.log1p(math.exp(1))  # 0.813262
+    assert (first, second) == pytest.approx((0.626928011, 0.8132616875))
+    assert found.loss.item() == pytest.approx((first + second) / 2, abs=1e-9)
+    assert found.pair_accuracy.item() == 1
+    found.loss.backward()
+    assert scores.grad is not None
+    # sigmoid(margin) - target, by pair: sigmoid(2) - 0.75 = 0.1307970780, sigmoid(-1) - 0.5 = -0.2310585786
+    assert scores.grad.tolist() == pytest.approx([0.065398539, -0.065398539 - 0.1155292893, 0.1155292893], abs=1e-9)
+
+
+def test_sure_pairs_cost_what_ranks_cost_bit_for_bit() -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(9, dtype=torch.float32, requires_grad=True)
+    ranks, groups, weights = (
+        whole(1, 2, 2, 4, 3, 1, 2, 2, 1),
+        whole(0, 0, 0, 0, 1, 1, 1, 2, 2),
+        torch.tensor([1, 0.5, 2]),
+    )
+    hard = ((groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])).float()
+    found = [ranking_loss(scores, ranks, groups, weights, 0.01, preferences=each) for each in (None, hard)]
+    assert found[0].loss.item() == found[1].loss.item()
+    assert found[0].pair_accuracy.item() == found[1].pair_accuracy.item()
+    assert found[0].n_groups == found[1].n_groups == 3
+    gradients = [torch.autograd.grad(each.loss, scores)[0] for each in found]
+    assert torch.equal(gradients[0], gradients[1])
+
+
+def test_a_group_whose_pairs_are_all_even_gives_no_term() -> None:
+    scores, groups = vector(3, 1, 5, 0), whole(0, 0, 1, 1)
+    matrix = sure(4, {(0, 1): 0.9, (2, 3): 0.5})
+    found = ranking_loss(scores, whole(1, 2, 1, 1), groups, preferences=matrix)
+    alone = ranking_loss(scores[:2], whole(1, 2), whole(0, 0), preferences=sure(2, {(0, 1): 0.9}))
+    assert (found.loss.item(), found.n_groups) == (alone.loss.item(), 1)
+    with pytest.raises(ValueError, match="no pair to learn from"):
+        ranking_loss(scores, whole(1, 1, 1, 1), groups, preferences=sure(4, {(2, 3): 0.5}))

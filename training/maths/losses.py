@@ -31,29 +31,43 @@ class PolicyStats(NamedTuple):
 
 
 def ranking_loss(
-    scores: Tensor, ranks: Tensor, groups: Tensor, weights: Tensor | None = None, centring: float = 0.0
+    scores: Tensor,
+    ranks: Tensor,
+    groups: Tensor,
+    weights: Tensor | None = None,
+    centring: float = 0.0,
+    preferences: Tensor | None = None,
 ) -> RankingLoss:
     """Pairwise ranking loss over whole rankings: -mean over pairs of log sigmoid(r_w - r_l), mean over groups.
 
     scores: (N,), one forward pass per response. ranks: (N,) int, 1 is best. groups: (N,) int, which ranking a response
     belongs to, from 0. weights: (G,), 1 in the mean over the data set; None: all 1. A tie gives no pair; a group
     without a pair gives no term. centring: weight of each group's squared mean score.
+    preferences: (N, N), how sure it is that response i is better than j, in place of what the ranks say: the loss of a
+    pair is then the cross-entropy with that as target, and it counts in pair_accuracy if one side is surer. Both
+    directions sum to 1, or are 0 where there is no pair; 0 between groups. Every group with a pair needs a sure one.
     Raises ValueError if no group has a pair. Source: Ouyang et al. 2022, eq. 1.
     """
     scores = _at_least_float32(scores)
     n_groups = int(groups.max()) + 1
-    better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
+    if preferences is None:
+        better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
+        is_pair, target = better, better
+    else:
+        target = preferences.to(scores.dtype)
+        better, is_pair = target > target.T, (target + target.T > 0).triu()
     nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
-    pairs_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
-    has_pair = pairs_of_group > 0
+    pairs_of_group = nothing.index_add(0, groups, is_pair.sum(1).to(scores.dtype))
+    sure_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
+    has_pair = sure_of_group > 0
     if not bool(has_pair.any()):
         raise ValueError("all ranks are tied in every ranking of the batch: there is no pair to learn from")
     margins = scores[:, None] - scores[None, :]
-    per_group = 1 / pairs_of_group.clamp(min=1)
-    share = per_group[groups][:, None] * better
+    share = (1 / pairs_of_group.clamp(min=1))[groups][:, None] * target
     losses = nothing.index_add(0, groups, (F.softplus(-margins) * share).sum(1))
     right = (margins.detach() > 0).to(scores.dtype) + 0.5 * (margins.detach() == 0)
-    accuracy = nothing.index_add(0, groups, (right * share).sum(1))
+    judged = (1 / sure_of_group.clamp(min=1))[groups][:, None] * better
+    accuracy = nothing.index_add(0, groups, (right * judged).sum(1))
     if centring:
         sizes = nothing.index_add(0, groups, torch.ones_like(scores))
         means = nothing.index_add(0, groups, scores) / sizes.clamp(min=1)

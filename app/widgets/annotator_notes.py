@@ -1,0 +1,82 @@
+"""What is conspicuous in an annotator's way of working, in plain words with what to do. Pure, no Streamlit.
+
+A note is a reason to look at rankings, no verdict. The tests' limit is shared between all who are tested: however many
+annotators there are, the chance that anybody gets a note for nothing stays at about one in twenty per test.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.widgets.words import count
+
+if TYPE_CHECKING:
+    from labeling.agreement import Share
+    from labeling.checks import AnnotatorRow
+
+ALARM_P = 0.05
+MIN_HASTY, HASTY_SHARE = 3, 0.05
+BUSY_MINUTE = 10  # answers: one each 6 seconds, for whole rankings
+LOW_AGREEMENT, MIN_COMPARISONS = 0.5, 30
+SKIP_SHARE, MIN_ANSWERS = 0.3, 20
+
+
+def notes_of(row: AnnotatorRow, share: Share | None, n_people: int) -> list[str]:
+    """The notes on one annotator. `share`: how far they agree with others; `n_people`: annotators in the project."""
+    found = [*_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
+    n_answers = row.n_ranked + row.n_unacceptable + row.n_skipped
+    if n_answers >= MIN_ANSWERS and row.n_skipped > SKIP_SHARE * n_answers:
+        found.append(
+            f"Skipped {row.n_skipped:,} of {count(n_answers, 'task')}. Read the reasons: the guidelines, or the choice "
+            "of prompts, may need a change."
+        )
+    agreement = share.agreement if share is not None and share.n >= MIN_COMPARISONS else None
+    if share is not None and agreement is not None and agreement < LOW_AGREEMENT:
+        found.append(
+            f"Agrees with others on {agreement:.0%} of {count(share.n, 'comparison')}. Go through some of the disputed "
+            "tasks together: the guidelines may be read in two ways. A snapshot can weigh annotators by how reliable "
+            "they are (its setting annotator_weights)."
+        )
+    return found
+
+
+def _pace(row: AnnotatorRow) -> list[str]:
+    found = []
+    if row.n_hasty >= MIN_HASTY and row.n_hasty > HASTY_SHARE * row.n_timed:
+        found.append(
+            f"{row.n_hasty:,} of {count(row.n_timed, 'answer')} came faster than their texts can be read. Look at some "
+            "of these rankings before you train on them, and ask how they work."
+        )
+    if row.busiest_minute >= BUSY_MINUTE:
+        found.append(
+            f"{row.busiest_minute:,} answers were stored within one minute. After a lost connection answers arrive "
+            "together, which is fine; otherwise look at them."
+        )
+    return found
+
+
+def _bias(row: AnnotatorRow, alarm: float) -> list[str]:
+    found = []
+    position, length = row.position, row.length
+    if position.p_value is not None and position.p_value < alarm:
+        differences = [one - other for one, other in zip(position.observed, position.expected, strict=True)]
+        most = differences.index(max(differences))
+        found.append(
+            f"Rank 1 stood {position.observed[most]:.0f} times at place {chr(65 + most)} on the screen, "
+            f"{position.expected[most]:.0f} are expected by chance (p {p_words(position.p_value)}). Perhaps they do "
+            "not read all responses: look at their rankings. Orders are drawn anew for each task, so this adds "
+            "noise, and no leaning."
+        )
+    if length.p_value is not None and length.share is not None and length.p_value < alarm:
+        side, share = ("longer", length.share) if length.share > 0.5 else ("shorter", 1 - length.share)
+        found.append(
+            f"Prefers the {side} responses in {share:.0%} of {count(length.n, 'ranking')} "
+            f"(p {p_words(length.p_value)}). They may be the better ones: compare with the other annotators first. A "
+            "reward model learns such a leaning; its run shows how well length alone does (length accuracy)."
+        )
+    return found
+
+
+def p_words(value: float | None) -> str:
+    """A p-value for people: `0.0213`, `< 0.0001`, or nothing known."""
+    return "undefined" if value is None else f"{value:.4f}" if value >= 0.0001 else "< 0.0001"

@@ -1,0 +1,73 @@
+"""A task whose annotators disagree: what they were asked, what each said, and every response whole."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.widgets.words import order_words, prompt_text
+from data.records import Ranking, RankingStatus, Task
+from labeling.adjudication import Case
+
+
+def show_case(case: Case, key: str) -> None:
+    """Draw the whole case. Annotators are numbers, and no model is named: neither should decide."""
+    _prompt(case.task, key)
+    st.subheader("What the annotators say", anchor=False)
+    with st.grid(min(3, max(1, len(case.answers))), min_column_width=260):
+        for number, answer in enumerate(case.answers, start=1):
+            with st.container(border=True, height="stretch", key=f"{key}.answer.{number}"):
+                _answer(number, answer)
+    st.caption(_disputed_words(case))
+    st.subheader("The responses", anchor=False)
+    with st.grid(2, min_column_width=320):
+        for place, response in enumerate(case.task.responses):
+            with st.container(border=True, height="stretch", key=f"{key}.response.{place}"):
+                st.badge(chr(65 + place), color="gray")
+                st.text(response.text)
+
+
+def annotator_name(case: Case, ranking: Ranking) -> str:
+    """`Annotator 2`: by the place among the task's answers."""
+    return f"Annotator {case.answers.index(ranking) + 1}"
+
+
+def _disputed_words(case: Case) -> str:
+    pairs = [f"{chr(65 + first)} and {chr(65 + second)}" for first, second in case.seen_differently]
+    return f"Seen differently: {', '.join(pairs)}." if pairs else "No pair is seen differently."
+
+
+def _prompt(task: Task, key: str) -> None:
+    with st.container(border=True, key=f"{key}.prompt"):
+        st.caption("Prompt")
+        st.text(prompt_text(task.messages))
+        if task.facts:
+            st.caption("Reference facts, which no model sees")
+            st.text(task.facts)
+
+
+def _answer(number: int, answer: Ranking) -> None:
+    st.caption(f"Annotator {number}")
+    if answer.status is not RankingStatus.RANKED:
+        st.text("no response is acceptable" if answer.status is RankingStatus.UNACCEPTABLE else "skipped")
+    else:
+        st.text(order_words(answer.ranks or (), answer.detail.unplaced))
+    if answer.skip_reason:
+        st.text(answer.skip_reason)
+    if lines := _detail_lines(answer):
+        st.text("\n".join(lines))
+    if answer.comment:
+        st.caption("Their reason")
+        st.text(answer.comment)
+
+
+def _detail_lines(answer: Ranking) -> list[str]:
+    """What was said beside the ranks, a line for each response, and how strong the preference is."""
+    detail, lines = answer.detail, []
+    for place in range(len(answer.display_order)):
+        said = list(detail.flags[place]) if detail.flags else []
+        if detail.acceptable and detail.acceptable[place] is not None:
+            said.insert(0, "acceptable" if detail.acceptable[place] else "not acceptable")
+        if detail.quality and detail.quality[place] is not None:
+            said.append(f"quality {detail.quality[place]} of 7")
+        lines += [f"{chr(65 + place)}: {', '.join(said)}"] if said else []
+    return [*lines, f"strength {detail.strength} of 4"] if detail.strength else lines

@@ -1,0 +1,180 @@
+"""Adjudication: tasks whose annotators disagree, and a researcher's decision on them, with its reason.
+
+A decision takes the place of the annotators' rankings in snapshots; theirs stay as they are. Annotators never see it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from data.adjudications import (
+    adjudication_of,
+    adjudication_of_key,
+    answers_to_task,
+    current_adjudications,
+    save_adjudication,
+)
+from data.engine import Tx
+from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from data.projects import get_project
+from data.rankings import current_rankings
+from data.records import Adjudication, NewAdjudication, Person, Ranking, RankingStatus, Role, Task
+from data.store import Store
+from data.tasks import get_task
+from data.text import clean_text
+from labeling.consensus import comparisons, share_of_agreement
+from labeling.groups import judgement
+from labeling.pairs import compared
+from labeling.ranks import competition_ranks
+
+MAX_REASON = 4_000
+
+
+@dataclass(frozen=True)
+class Disputed:
+    """A task that waits for a decision. `agreement`: of its annotators, over `n` comparisons of two of them.
+
+    `is_again`: it was decided before, and its answers have changed since.
+    """
+
+    task_id: str
+    agreement: float
+    n: int
+    n_rankings: int
+    is_again: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task with what its annotators said, and what was decided on it, if anything was."""
+
+    task: Task
+    answers: tuple[Ranking, ...]
+    agreement: float | None
+    n: int
+    decision: Adjudication | None
+
+    @property
+    def rankings(self) -> tuple[Ranking, ...]:
+        """Those of the answers that are rankings: what can be chosen."""
+        return tuple(each for each in self.answers if each.status is RankingStatus.RANKED)
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """The rankings that a decision made now is made on."""
+        return tuple(each.id for each in self.rankings)
+
+    @property
+    def seen_differently(self) -> list[tuple[int, int]]:
+        """The pairs of responses, by position, on which two of the rankings differ."""
+        judgements = [judgement(each) for each in self.rankings]
+        pairs = itertools.combinations(range(len(self.task.responses)), 2)
+        return [pair for pair in pairs if len({compared(*each, *pair) for each in judgements} - {None}) > 1]
+
+
+def disputed_tasks(store: Store, project_id: str) -> list[Disputed]:
+    """The project's tasks whose annotators agree on too little, by its settings; those that agree least first.
+
+    A task that was decided comes back when its rankings change. Raises NotFound.
+    """
+    with store.read() as tx:
+        below = get_project(tx, project_id).settings.adjudicate_below
+        decided = {each.task_id: each.seen for each in current_adjudications(tx, project_id)}
+        found = [
+            Disputed(task_id, agreement, n, len(rankings), is_again=task_id in decided)
+            for task_id, rankings in _rankings_by_task(tx, project_id)
+            for agreement, n in [_agreement(rankings)]
+            if agreement is not None and agreement < below
+            and decided.get(task_id) != tuple(each.id for each in rankings)
+        ]  # fmt: skip
+    return sorted(found, key=lambda each: (each.agreement, -each.n))
+
+
+def open_case(store: Store, project_id: str, task_id: str) -> Case:
+    """A task with all that was said about it. Raises NotFound."""
+    with store.read() as tx:
+        return _case(tx, project_id, task_id)
+
+
+def decide(
+    store: Store,
+    person: Person,
+    project_id: str,
+    task_id: str,
+    *,
+    reason: str,
+    submission_key: str,
+    seen: Sequence[str],
+    supersedes_id: str | None = None,
+    chosen_id: str | None = None,
+    ranks: Sequence[int] | None = None,
+) -> Adjudication:
+    """Decide on a task: by one of its rankings (`chosen_id`) or by ranks of one's own, with a reason.
+
+    `seen` and `supersedes_id` are those of the case that was looked at. Sent again, it returns what was stored.
+    Raises NotAllowed, NotFound, InvalidInput; Conflict if the answers have changed, or somebody else has decided.
+    """
+    if not person.role.covers(Role.RESEARCHER):
+        raise NotAllowed(f"adjudicating needs the role {Role.RESEARCHER}; you are {person.role}")
+    reason = clean_text(reason).strip()
+    if not reason or len(reason) > MAX_REASON:
+        raise InvalidInput(f"the reason has {len(reason):,} characters; 1 to {MAX_REASON:,} are needed")
+    if (chosen_id is None) == (ranks is None):
+        raise InvalidInput("either one of the annotators' rankings or a ranking of your own is needed")
+    with store.begin() as tx:
+        stored = adjudication_of_key(tx, submission_key)
+        if stored is not None:
+            return stored
+        case = _case(tx, project_id, task_id)
+        if tuple(seen) != case.seen:
+            raise Conflict("an annotator has answered this task meanwhile; look at it again")
+        final, unplaced = _decision(case, chosen_id, ranks)
+        new = NewAdjudication(
+            task_id=task_id,
+            decided_by=person.id,
+            submission_key=submission_key,
+            ranks=final,
+            unplaced=unplaced,
+            chosen_id=chosen_id,
+            reason=reason,
+            seen=tuple(seen),
+            agreement=case.agreement,
+            supersedes_id=supersedes_id,
+        )
+        return save_adjudication(tx, new)
+
+
+def _decision(
+    case: Case, chosen_id: str | None, ranks: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that were decided on, and which places are left in no order."""
+    if ranks is not None:
+        k = len(case.task.responses)
+        if len(ranks) != k:
+            raise InvalidInput(f"{len(ranks)} ranks for {k} responses; one rank for each response is needed")
+        return competition_ranks(ranks), ()
+    chosen = next((each for each in case.rankings if each.id == chosen_id), None)
+    if chosen is None:
+        raise NotFound(f"ranking {chosen_id!r} is no current ranking of task {case.task.id!r}; look at it again")
+    return chosen.ranks or (), chosen.detail.unplaced
+
+
+def _case(tx: Tx, project_id: str, task_id: str) -> Case:
+    task = get_task(tx, task_id)
+    if task.project_id != project_id:
+        raise NotFound(f"no task {task_id!r} in this project")
+    answers = tuple(answers_to_task(tx, task_id))
+    agreement, n = _agreement([each for each in answers if each.status is RankingStatus.RANKED])
+    return Case(task, answers, agreement, n, adjudication_of(tx, task_id))
+
+
+def _rankings_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, list[Ranking]]]:
+    by_task = itertools.groupby(current_rankings(tx, project_id), lambda each: each[0].task_id)
+    for task_id, answers in by_task:
+        yield task_id, [answer for answer, _ in answers if answer.status is RankingStatus.RANKED]
+
+
+def _agreement(rankings: Sequence[Ranking]) -> tuple[float | None, int]:
+    return share_of_agreement(comparisons({each.annotator_id: judgement(each) for each in rankings}))

@@ -1,0 +1,80 @@
+"""What is conspicuous in an annotator's work: each note at its limit, and nothing below it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.widgets.annotator_notes import notes_of, p_words
+from labeling.agreement import Share
+from labeling.bias import LengthBias, PositionBias
+from labeling.checks import AnnotatorRow
+
+CALM = AnnotatorRow(
+    annotator_id="a", name="Ann", n_ranked=100, n_unacceptable=0, n_skipped=0, n_late=0, median_seconds=30.0, n_hasty=0,
+    n_timed=100, busiest_minute=3, position=PositionBias((25.0, 25.0), (25.0, 25.0), 0.0, 1.0, 50),
+    length=LengthBias(0.5, 0.4, 0.6, 1.0, 100),
+)  # fmt: skip
+
+
+def test_calm_work_has_no_note() -> None:
+    assert notes_of(CALM, Share("Ann", 0.8, 100), 1) == []
+    assert notes_of(CALM, None, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "beginning"),
+    [
+        ({"n_hasty": 6}, "6 of 100 answers came faster"),
+        ({"busiest_minute": 10}, "10 answers were stored within one minute"),
+        ({"n_skipped": 60}, "Skipped 60 of 160 tasks"),
+        (
+            {"position": PositionBias((40.0, 10.0), (25.0, 25.0), 18.0, 0.00002, 50)},
+            "Rank 1 stood 40 times at place A on the screen, 25 are expected by chance (p < 0.0001)",
+        ),
+        (
+            {"position": PositionBias((10.0, 40.0), (25.0, 25.0), 18.0, 0.01, 50)},
+            "Rank 1 stood 40 times at place B on the screen, 25 are expected by chance (p 0.0100)",
+        ),
+        ({"length": LengthBias(0.7, 0.6, 0.8, 0.001, 100)}, "Prefers the longer responses in 70% of 100 rankings"),
+        ({"length": LengthBias(0.2, 0.1, 0.3, 0.001, 100)}, "Prefers the shorter responses in 80% of 100 rankings"),
+    ],
+)
+def test_each_note_says_what_was_seen(changes: dict[str, object], beginning: str) -> None:
+    (note,) = notes_of(replace(CALM, **changes), None, 1)  # type: ignore[arg-type]
+    assert note.startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_hasty": 5},
+        {"n_hasty": 2, "n_timed": 3},  # too few to say anything
+        {"busiest_minute": 9},
+        {"n_skipped": 40},
+        {"n_ranked": 5, "n_skipped": 10},
+        {"position": PositionBias((3.0, 1.0), (2.0, 2.0), None, None, 4)},
+        {"length": LengthBias(None, None, None, None, 0)},
+    ],
+)
+def test_below_its_limit_there_is_none(changes: dict[str, object]) -> None:
+    assert notes_of(replace(CALM, **changes), None, 1) == []  # type: ignore[arg-type]
+
+
+def test_the_limit_of_a_test_is_shared_between_all_who_are_tested() -> None:
+    leaning = replace(CALM, length=LengthBias(0.7, 0.6, 0.8, 0.01, 100))
+    assert len(notes_of(leaning, None, 4)) == 1
+    assert notes_of(leaning, None, 5) == []
+
+
+def test_low_agreement_is_said_where_there_is_enough_to_go_by() -> None:
+    (note,) = notes_of(CALM, Share("Ann", 0.4, 30), 3)
+    assert note.startswith("Agrees with others on 40% of 30 comparisons")
+    assert notes_of(CALM, Share("Ann", 0.4, 29), 3) == []
+    assert notes_of(CALM, Share("Ann", 0.5, 100), 3) == []
+    assert notes_of(CALM, Share("Ann", None, 0), 3) == []
+
+
+def test_p_values_in_words() -> None:
+    assert [p_words(each) for each in (None, 0.5, 0.0001, 0.00009)] == ["undefined", "0.5000", "0.0001", "< 0.0001"]
