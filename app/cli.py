@@ -66,6 +66,7 @@ def build_parser() -> WordParser:
         agreement,
         annotators,
         comparison,
+        gold,
         imports,
         people,
         projects,
@@ -82,7 +83,10 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    for module in (services, projects, imports, runs, snapshots, agreement, annotators, comparison, people, upkeep):
+    modules = (
+        services, projects, imports, runs, snapshots, agreement, annotators, gold, comparison, people, upkeep,
+    )  # fmt: skip
+    for module in modules:
         module.add_words(all_words)
     return parser
 

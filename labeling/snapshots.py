@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from data.check_answers import count_repeats
 from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
@@ -23,7 +24,7 @@ from data.paths import Home
 from data.projects import export_key, get_project
 from data.prompts import get_splits
 from data.rankings import count_superseded, current_rankings
-from data.records import Ranking, RankingStatus, Snapshot, Split, Task
+from data.records import Purpose, Ranking, RankingStatus, Snapshot, Split, Task
 from data.snapshots import (
     GROUP_COLUMNS,
     GROUPS,
@@ -76,7 +77,7 @@ def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_g
     """
     with store.read() as tx:
         get_project(tx, project_id)
-        counter = _Counter(count_superseded(tx, project_id), on_group)
+        counter = _counter(tx, project_id, on_group)
         for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
             pass
     return Plan(config, counter.as_counts(), counter.examples)
@@ -104,7 +105,7 @@ def freeze_snapshot(
     with store.read() as tx:
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
-        counter = _Counter(count_superseded(tx, project_id), on_group)
+        counter = _counter(tx, project_id, on_group)
         groups = iter_groups(tx, project_id, config, counter)
         folder, digest = _write_files(home, snapshot_id, config, groups, counter)
     saved, values = None, (asdict(config), counter.as_counts(), digest)
@@ -200,14 +201,22 @@ def pseudonym(key: str, annotator_id: str) -> str:
     return hmac.new(key.encode(), annotator_id.encode(), hashlib.sha256).hexdigest()[:12]
 
 
+def _counter(tx: Tx, project_id: str, on_group: OnGroup | None) -> _Counter:
+    """A counter that knows already how many answers are no current ones, and how many are repeats."""
+    never_used = {"repeat": count_repeats(tx, project_id), "replaced_by_an_edit": count_superseded(tx, project_id)}
+    return _Counter(never_used, on_group)
+
+
 class _Counter:
     """Counts groups as they pass, and keeps three pairs as examples."""
 
-    def __init__(self, n_superseded: int, on_group: OnGroup | None = None) -> None:
+    def __init__(self, never_used: dict[str, int], on_group: OnGroup | None = None) -> None:
         self._on_group = on_group
-        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0)
-        self.n_superseded = n_superseded
-        self.totals = Counter[str](groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, not_compared=0, late=0)
+        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0, gold=0)
+        self.never_used = never_used
+        self.totals = Counter[str](
+            groups=0, groups_eval=0, pairs=0, pairs_eval=0, ties=0, not_compared=0, late=0, gold=0
+        )
         self.k = Counter[str]()
         self.prompts: dict[str, Split] = {}
         self.annotators: set[str] = set()
@@ -238,6 +247,7 @@ class _Counter:
             "rankings_train": self.totals["groups"] - self.totals["groups_eval"],
             "rankings_eval": self.totals["groups_eval"],
             "rankings_late": self.totals["late"],
+            "rankings_gold": self.totals["gold"],
             "pairs": self.totals["pairs"],
             "pairs_train": self.totals["pairs"] - self.totals["pairs_eval"],
             "pairs_eval": self.totals["pairs_eval"],
@@ -248,15 +258,18 @@ class _Counter:
             "prompts_eval": n_eval,
             "annotators": len(self.annotators),
             "responses_per_ranking": dict(sorted(self.k.items(), key=lambda each: int(each[0]))),
-            "left_out": dict(self.left_out) | {"replaced_by_an_edit": self.n_superseded},
+            "left_out": dict(self.left_out) | self.never_used,
         }
 
 
 def _usable(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter | None) -> Iterator[tuple[Ranking, str]]:
     """Yield (ranking, prompt id) of what can be used; count what can't."""
-    for ranking, prompt_id in current_rankings(tx, project_id):
-        reason = None
-        if ranking.status is RankingStatus.SKIPPED:
+    with_gold = get_project(tx, project_id).settings.gold_in_snapshots
+    for ranking, prompt_id in current_rankings(tx, project_id, with_gold=True):
+        is_gold, reason = ranking.purpose is Purpose.GOLD, None
+        if is_gold and not with_gold:
+            reason = "gold"
+        elif ranking.status is RankingStatus.SKIPPED:
             reason = "skipped"
         elif ranking.status is RankingStatus.UNACCEPTABLE:
             reason = "unacceptable"
@@ -265,8 +278,8 @@ def _usable(tx: Tx, project_id: str, config: SnapshotConfig, counter: _Counter |
         elif ranking.ranks is None or is_all_tied(ranking.ranks):
             reason = "all_tied"
         if reason is None:
-            if counter is not None and ranking.is_late:
-                counter.totals["late"] += 1
+            if counter is not None:
+                counter.totals.update(late=ranking.is_late, gold=is_gold)
             yield ranking, prompt_id
         elif counter is not None:
             counter.left_out[reason] += 1

@@ -38,6 +38,8 @@ LEFT_OUT_WORDS = {
     "unacceptable": "in which no response is acceptable",
     "all_tied": "with all responses tied, so without a pair",
     "extra": "that came after the task had all its annotators",
+    "gold": "given to gold tasks",
+    "repeat": "silent repeats",
     "replaced_by_an_edit": "replaced by a later edit",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alembic import context
 
 import data.schema
+import data.schema_checks
 import data.schema_runs  # noqa: F401
 from data.columns import metadata
 

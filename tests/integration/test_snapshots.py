@@ -73,7 +73,7 @@ def test_every_answer_is_in_or_left_out_with_its_reason(store: Store, home: Home
     project = mixed_project(store)
     counts = plan_snapshot(store, project.id, SnapshotConfig()).counts
     assert counts["left_out"] == {
-        "skipped": 2, "unacceptable": 0, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1,
+        "skipped": 2, "unacceptable": 0, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1, "gold": 0, "repeat": 0,
     }  # fmt: skip
     assert counts["rankings_used"] == 10
     assert counts["rankings_late"] == 1
