@@ -66,6 +66,12 @@ def last_lifted_at(tx: Tx, project_id: str, annotator_id: str) -> float:
     return float(tx.scalar(found) or 0.0)
 
 
+def count_paused(tx: Tx, project_id: str) -> int:
+    """How many annotators are paused in a project now."""
+    current = sa.select(sa.func.count()).where(pause.c.project_id == project_id, pause.c.lifted_at.is_(None))
+    return int(tx.scalar(current))
+
+
 def list_pauses(tx: Tx, project_id: str, annotator_id: str | None = None) -> list[Pause]:
     """A project's pauses, lifted ones too, the newest first."""
     statement = sa.select(pause, person.c.name).join(person, pause.c.annotator_id == person.c.id)

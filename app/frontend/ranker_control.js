@@ -6,7 +6,7 @@
 import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
-import { idleLines, mayTakeFocus, stop, Stopwatch } from "./ranker_page.js";
+import { idleLines, mayTakeFocus, onActivity, stop, Stopwatch } from "./ranker_page.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
@@ -26,7 +26,8 @@ export class Ranker {
     this.clock = new Stopwatch();
     this.onKey = (event) => this.key(event);
     this.onStorage = (event) => this.answeredElsewhere(event);
-    this.onVisible = () => this.clock.toggle(document.hidden);
+    this.onVisible = () => this.visible();
+    this.ignoreActivity = onActivity(() => this.active());
     document.addEventListener("keydown", this.onKey, true); // before Streamlit's own keys
     window.addEventListener("storage", this.onStorage);
     document.addEventListener("visibilitychange", this.onVisible);
@@ -36,7 +37,6 @@ export class Ranker {
   // Draw in this element from now on: the first one, or another after Streamlit took that away.
   attach(root) {
     this.root = root;
-    root.addEventListener("pointermove", () => (this.isActive = true));
     const before = this.view;
     before?.destroy();
     this.view = new View(root, this.actions());
@@ -61,7 +61,6 @@ export class Ranker {
   }
 
   key(event) {
-    this.isActive = true;
     if (!this.heldKeys) this.desk.key(event);
     else if (this.desk.mayBeOurs(event) && event.key !== "Tab") {
       this.heldKeys.push({ key: event.key, code: event.code, shiftKey: event.shiftKey, repeat: event.repeat });
@@ -72,6 +71,7 @@ export class Ranker {
   destroy() {
     clearInterval(this.timer);
     clearTimeout(this.draftTimer);
+    this.ignoreActivity();
     document.removeEventListener("keydown", this.onKey, true);
     window.removeEventListener("storage", this.onStorage);
     document.removeEventListener("visibilitychange", this.onVisible);
@@ -375,6 +375,16 @@ export class Ranker {
 
   // ---- time
 
+  active() {
+    this.isActive = true;
+    this.clock.touch();
+  }
+
+  visible() {
+    this.clock.toggle(document.hidden);
+    if (document.hidden && this.desk.task && !this.editing) this.changed(); // may go on in another browser
+  }
+
   tick() {
     if (!this.storage || this.heldKeys) return;
     const now = Date.now();
@@ -402,7 +412,7 @@ export class Ranker {
   }
 
   idleLines() {
-    return idleLines(this.data.waiting, this.storage.items.size);
+    return idleLines(this.data, this.storage.items.size);
   }
 }
 
