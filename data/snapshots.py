@@ -48,6 +48,7 @@ GROUP_COLUMNS = pa.schema(
         ("strength", pa.int32()),
         ("comment", pa.string()),
         ("facts", pa.string()),
+        ("duration_ms", pa.int32()),
     ]
 )
 PAIR_COLUMNS = pa.schema(
@@ -72,6 +73,7 @@ class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
     From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    `duration_ms`: how long the annotator was at it, breaks left out.
     """
 
     ranking_id: str
@@ -92,6 +94,7 @@ class Group:
     strength: int | None = None
     comment: str = ""
     facts: str = ""
+    duration_ms: int | None = None
 
     def as_row(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in GROUP_COLUMNS.names}

@@ -308,6 +308,7 @@ def _groups(tx: Tx, rankings: list[Ranking], used: Counter[str], splits: dict[st
             strength=ranking.detail.strength,
             comment=ranking.comment,
             facts=task.facts,
+            duration_ms=ranking.duration_ms,
         )
 
 

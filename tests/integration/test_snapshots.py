@@ -204,7 +204,7 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
         {"messages": ({"role": "user", "content": "x"},)}, {"models": ("x", *first.models[1:])},
         {"responses": ("x", *first.responses[1:])}, {"response_ids": ("x", *first.response_ids[1:])},
         {"unplaced": (1, 2)}, {"acceptable": (True, None, False)}, {"flags": (("x",), (), ())}, {"strength": 2},
-        {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"},
+        {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"}, {"duration_ms": 1},
     ]  # fmt: skip
     assert {name for each in changed for name in each} == set(first.as_row())
     hashes = {content_hash([replace(first, **each), *groups[1:]]) for each in changed}
