@@ -27,7 +27,7 @@ from data.store import Store
 
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
-    "agreement", "annotators", "backup", "comparison", "doctor",
+    "agreement", "annotators", "backup", "comparison", "doctor", "gold", "pause",
 )  # fmt: skip
 
 
