@@ -67,6 +67,7 @@ def build_parser() -> WordParser:
         agreement,
         annotators,
         comparison,
+        gold,
         imports,
         people,
         projects,
@@ -83,7 +84,7 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    judging = (agreement, annotators, adjudication, comparison)
+    judging = (agreement, annotators, gold, adjudication, comparison)
     for module in (services, projects, imports, runs, snapshots, *judging, people, upkeep):
         module.add_words(all_words)
     return parser

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from data.engine import Tx
 from data.errors import Conflict
 from data.rankings import as_ranking
-from data.records import Adjudication, NewAdjudication, Ranking
+from data.records import Adjudication, NewAdjudication, Purpose, Ranking
 from data.schema import ranking, task
 from data.schema_adjudication import adjudication
 
@@ -73,10 +73,11 @@ def current_adjudications(tx: Tx, project_id: str) -> list[Adjudication]:
 
 
 def answers_to_task(tx: Tx, task_id: str) -> list[Ranking]:
-    """All current answers to a task, by time."""
+    """All current answers to a task, by time; silent repeats are none."""
+    is_answer = ranking.c.purpose != Purpose.REPEAT.value
     statement = (
         sa.select(ranking)
-        .where(ranking.c.task_id == task_id, ranking.c.superseded_at.is_(None))
+        .where(ranking.c.task_id == task_id, ranking.c.superseded_at.is_(None), is_answer)
         .order_by(ranking.c.created_at, ranking.c.id)
     )
     return [as_ranking(row) for row in tx.rows(statement)]

@@ -28,6 +28,13 @@ class Hygiene(StrEnum):
     DROP = "drop"
 
 
+class OnAlarm(StrEnum):
+    """What follows from an annotator's low agreement with gold, or haste: researchers see it, or the work stops too."""
+
+    WARN = "warn"
+    PAUSE = "pause"
+
+
 # After the metadata that InstructGPT's labellers gave (Ouyang et al. 2022, table 3).
 DEFAULT_FLAGS = (
     "Fails to follow the instruction",
@@ -45,6 +52,7 @@ DEFAULT_FLAGS = (
 
 _SHOWN, _GIVEN, _CLEAN = "What annotators answer", "How tasks are given out", "Sample hygiene"
 _JUDGED = "What becomes of answers"
+_CHECKED = "Checks on annotators"
 
 
 def _hygiene(default: Hygiene, what: str) -> Any:
@@ -70,6 +78,34 @@ class LabelSettings:
         0.5, "tasks whose annotators agree on less than this share of comparisons wait for a decision; 0: none do",
         min=0.0, max=1.0, group=_JUDGED,
     )  # fmt: skip
+    gold_share: float = option(
+        0.0, "about this share of an annotator's tasks is gold, beyond the overlap and unknown to them", min=0.0,
+        max=0.3, group=_CHECKED,
+    )  # fmt: skip
+    gold_min_items: int = option(
+        5, "so many gold tasks are needed before an annotator's agreement with gold counts", min=1, max=1000,
+        group=_CHECKED,
+    )  # fmt: skip
+    gold_threshold: float = option(
+        0.7, "an alarm is raised where the pair agreement with gold is below this", min=0.0, max=1.0, group=_CHECKED
+    )
+    on_low_gold: str = option(
+        OnAlarm.WARN.value, "what follows from low agreement with gold", choices=tuple(OnAlarm), group=_CHECKED
+    )
+    gold_in_snapshots: bool = option(False, "answers to gold tasks go into snapshots as others do", group=_CHECKED)
+    repeat_share: float = option(
+        0.0, "about this share of an annotator's tasks is one that they ranked before, in another order", min=0.0,
+        max=0.2, group=_CHECKED,
+    )  # fmt: skip
+    haste_min_answers: int = option(
+        20, "so many answers with a time are needed before an annotator's haste counts", min=1, max=1000,
+        group=_CHECKED,
+    )  # fmt: skip
+    haste_threshold: float = option(
+        0.2, "an alarm is raised where more than this share of the last answers came faster than anybody reads",
+        min=0.0, max=1.0, group=_CHECKED,
+    )  # fmt: skip
+    on_haste: str = option(OnAlarm.WARN.value, "what follows from haste", choices=tuple(OnAlarm), group=_CHECKED)
     on_empty: str = _hygiene(Hygiene.DROP, "a response without a visible character")
     on_echo: str = _hygiene(Hygiene.BADGE, "a response that repeats the prompt")
     on_cut: str = _hygiene(Hygiene.BADGE, "a response that stopped at the length limit")

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
+from data.gold import is_gold
 from data.label_settings import DEFAULT_FLAGS, LabelSettings, TaskOrder, changed_settings, settings_from
-from data.records import Project
+from data.records import Project, Purpose
 from data.schema import project, prompt, ranking, response, slot, task
 from data.text import clean_text
 
@@ -137,7 +138,7 @@ def draw_turn(task_order: str) -> float:
 
 
 def _redraw_turns(tx: Tx, project_id: str, task_order: str) -> None:
-    is_open = (slot.c.project_id == project_id, slot.c.status != "done")
+    is_open = (slot.c.project_id == project_id, slot.c.status != "done", slot.c.purpose == Purpose.ORDINARY.value)
     if task_order != TaskOrder.RANDOM:
         tx.execute(sa.update(slot).where(*is_open).values(turn=0.0))
         return
@@ -156,7 +157,10 @@ def export_key(tx: Tx, project_id: str) -> str:
 
 
 def project_counts(tx: Tx, project_id: str) -> dict[str, int]:
-    """Count what a project holds: prompts, responses, tasks, slots by status, current rankings by status."""
+    """Count what a project holds: prompts, responses, tasks, slots by status, current rankings by status.
+
+    Slots are those of ordinary work: gold tasks and repeats want nobody's number. Repeats are no answers here.
+    """
     in_project = task.c.project_id == project_id
     counts = {
         "prompts": tx.scalar(sa.select(sa.func.count()).where(prompt.c.project_id == project_id)),
@@ -165,12 +169,15 @@ def project_counts(tx: Tx, project_id: str) -> dict[str, int]:
         ),
         "tasks": tx.scalar(sa.select(sa.func.count()).where(in_project)),
         "tasks_set_aside": tx.scalar(sa.select(sa.func.count()).where(in_project, task.c.is_set_aside)),
+        "tasks_gold": tx.scalar(sa.select(sa.func.count()).where(in_project, is_gold(task.c.id))),
     }
-    slots = sa.select(slot.c.status, sa.func.count().label("number")).where(slot.c.project_id == project_id)
+    slots = sa.select(slot.c.status, sa.func.count().label("number")).where(
+        slot.c.project_id == project_id, slot.c.purpose == Purpose.ORDINARY.value, ~is_gold(slot.c.task_id)
+    )
     answers = (
         sa.select(ranking.c.status, sa.func.count().label("number"))
         .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
-        .where(in_project, ranking.c.superseded_at.is_(None))
+        .where(in_project, ranking.c.superseded_at.is_(None), ranking.c.purpose != Purpose.REPEAT.value)
     )
     by_slot = {row.status: row.number for row in tx.rows(slots.group_by(slot.c.status))}
     by_answer = {row.status: row.number for row in tx.rows(answers.group_by(ranking.c.status))}

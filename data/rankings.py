@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from data.engine import Tx
 from data.errors import NotFound
-from data.records import Detail, NewRanking, Ranking, RankingStatus, SubmitOutcome
-from data.schema import project, prompt, ranking, slot, task
+from data.filled_slots import Filled, take_slot
+from data.gold import is_gold
+from data.records import Detail, NewRanking, Purpose, Ranking, RankingStatus, SubmitOutcome
+from data.schema import project, prompt, ranking, task
 from data.slots import drop_draft
 from data.text import encode_json
+
+_IS_FIRST = ranking.c.purpose != Purpose.REPEAT.value
 
 
 def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
@@ -24,14 +28,13 @@ def save_ranking(tx: Tx, new: NewRanking) -> SubmitOutcome:
     SUPERSEDED by the first, and not stored. An answer under a lease that ran out is stored and marked late, and marked
     extra if others have filled the task's slots by now. The caller has checked that the ranks fit the task.
     """
-    of_annotator = (ranking.c.task_id == new.task_id, ranking.c.annotator_id == new.annotator_id)
-    current = sa.select(ranking.c.submission_key).where(*of_annotator, ranking.c.superseded_at.is_(None))
+    of_annotator = _answers_of(new.task_id, new.annotator_id, is_repeat=new.is_repeat)
+    current = sa.select(ranking.c.submission_key).where(*of_annotator)
     same = sa.select(ranking.c.submission_key).where(ranking.c.submission_key == new.submission_key)
     known = {row.submission_key for row in tx.rows(same.union(current))}  # one look, so that both are of one moment
     if known:
         return SubmitOutcome.REPEATED if new.submission_key in known else SubmitOutcome.SUPERSEDED
-    slot_id, is_late, is_extra = _take_slot(tx, new)
-    _insert(tx, new, slot_id=slot_id, is_late=is_late, is_extra=is_extra, version=1, supersedes_id=None)
+    _insert(tx, new, take_slot(tx, new), version=1, supersedes_id=None)
     if new.status is RankingStatus.SKIPPED:
         _set_aside_if_often_skipped(tx, new.task_id)
     drop_draft(tx, new.task_id, new.annotator_id)
@@ -48,21 +51,16 @@ def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
             ranking.c.id == old_id, ranking.c.annotator_id == new.annotator_id, ranking.c.superseded_at.is_(None)
         )
     )
-    if old is None or old.task_id != new.task_id:
+    is_repeat = old is not None and old.purpose == Purpose.REPEAT.value
+    if old is None or old.task_id != new.task_id or is_repeat != new.is_repeat:
         raise NotFound(f"ranking {old_id!r} is not your current answer to this task")
     tx.execute(sa.update(ranking).where(ranking.c.id == old_id).values(superseded_at=tx.now()))
     slot_id = old.slot_id
     if RankingStatus.SKIPPED.value in {old.status, new.status.value} and old.status != new.status.value:
-        slot_id, _, _ = _take_slot(tx, new)
-    _insert(
-        tx,
-        new,
-        slot_id=slot_id,
-        is_late=bool(old.is_late),
-        is_extra=slot_id is None and new.source == "app" and new.status is not RankingStatus.SKIPPED,
-        version=old.version + 1,
-        supersedes_id=old_id,
-    )
+        slot_id = take_slot(tx, new).slot_id
+    is_extra = slot_id is None and new.source == "app" and new.status is not RankingStatus.SKIPPED
+    filled = Filled(slot_id, Purpose(old.purpose), is_late=bool(old.is_late), is_extra=is_extra)
+    _insert(tx, new, filled, version=old.version + 1, supersedes_id=old_id)
     _set_aside_if_often_skipped(tx, new.task_id)
     return SubmitOutcome.STORED
 
@@ -90,12 +88,9 @@ def rankings_of(tx: Tx, annotator_id: str, project_id: str, limit: int = 50, off
     return [as_ranking(row) for row in tx.rows(statement.limit(limit).offset(offset))]
 
 
-def answer_of(tx: Tx, task_id: str, annotator_id: str) -> Ranking:
-    """A person's current answer to a task. Raises NotFound."""
-    statement = sa.select(ranking).where(
-        ranking.c.task_id == task_id, ranking.c.annotator_id == annotator_id, ranking.c.superseded_at.is_(None)
-    )
-    row = tx.row(statement)
+def answer_of(tx: Tx, task_id: str, annotator_id: str, *, is_repeat: bool = False) -> Ranking:
+    """A person's current answer to a task, or their repeat of it. Raises NotFound."""
+    row = tx.row(sa.select(ranking).where(*_answers_of(task_id, annotator_id, is_repeat=is_repeat)))
     if row is None:
         raise NotFound(f"you have no answer to task {task_id!r}")
     return as_ranking(row)
@@ -155,16 +150,21 @@ def _count(tx: Tx, annotator_id: str, project_id: str, *more: sa.ColumnElement[b
     return int(tx.scalar(statement))
 
 
-def current_rankings(tx: Tx, project_id: str) -> Iterator[tuple[Ranking, str]]:
-    """All current answers of a project with their prompts' ids, skips included, by task and then by time."""
+def current_rankings(tx: Tx, project_id: str, *, with_gold: bool = False) -> Iterator[tuple[Ranking, str]]:
+    """All current answers of a project with their prompts' ids, skips included, by task and then by time.
+
+    Repeats are not among them. Answers to gold tasks are only `with_gold`, and then have that purpose.
+    """
+    of_gold = sa.or_(ranking.c.purpose == Purpose.GOLD.value, is_gold(ranking.c.task_id))
     statement = (
-        sa.select(ranking, task.c.prompt_id)
+        sa.select(ranking, task.c.prompt_id, of_gold.label("is_gold"))
         .join(task, ranking.c.task_id == task.c.id)
-        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_(None))
+        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_(None), _IS_FIRST)
         .order_by(task.c.seq, ranking.c.created_at, ranking.c.id)
     )
-    for row in tx.stream(statement):
-        yield as_ranking(row), row.prompt_id
+    for row in tx.stream(statement if with_gold else statement.where(~of_gold)):
+        found = as_ranking(row)
+        yield (replace(found, purpose=Purpose.GOLD) if row.is_gold else found), row.prompt_id
 
 
 def count_versions(tx: Tx, project_id: str) -> int:
@@ -174,11 +174,11 @@ def count_versions(tx: Tx, project_id: str) -> int:
 
 
 def count_superseded(tx: Tx, project_id: str) -> int:
-    """How many answers of a project were replaced by an edit."""
+    """How many answers of a project were replaced by an edit (repeats do not count)."""
     statement = (
         sa.select(sa.func.count())
         .select_from(ranking.join(task, ranking.c.task_id == task.c.id))
-        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_not(None))
+        .where(task.c.project_id == project_id, ranking.c.superseded_at.is_not(None), _IS_FIRST)
     )
     return int(tx.scalar(statement))
 
@@ -203,6 +203,8 @@ def as_ranking(row: sa.Row[Any]) -> Ranking:
         source=row.source,
         created_at=row.created_at,
         detail=read_detail(row.detail),
+        slot_id=row.slot_id,
+        purpose=Purpose(row.purpose),
     )
 
 
@@ -223,41 +225,17 @@ def read_detail(stored: str) -> Detail:
     )
 
 
-def _take_slot(tx: Tx, new: NewRanking) -> tuple[str | None, bool, bool]:
-    """Mark the annotator's slot as done (free it after a skip); return (slot id, is late, is extra).
-
-    Without a lease of their own any more, the answer takes another free slot of the task if there is one.
-    """
-    if new.source != "app":
-        return None, False, False
-    # Locked together and in one order, so that nobody claims what is being filled, and nobody waits in a circle.
-    slots = sa.select(slot).where(slot.c.task_id == new.task_id).order_by(slot.c.slot_no)
-    rows = tx.rows(slots.with_for_update(key_share=True))
-    own = next((row for row in rows if row.annotator_id == new.annotator_id), None)
-    is_late = own is None or own.lease_token != new.lease_token or own.lease_expires_at < tx.now()
-    if new.status is RankingStatus.SKIPPED:
-        if own is not None:
-            empty = {"annotator_id": None, "lease_token": None, "claimed_at": None, "lease_expires_at": None}
-            tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="free", display_order=None, **empty))
-        return None, is_late, False
-    if own is None:
-        own = next((row for row in rows if row.status == "free"), None)
-        if own is None:
-            return None, True, True
-    tx.execute(sa.update(slot).where(slot.c.id == own.id).values(status="done", annotator_id=new.annotator_id))
-    return own.id, is_late, False
+def _answers_of(task_id: str, annotator_id: str, *, is_repeat: bool) -> tuple[sa.ColumnElement[bool], ...]:
+    is_kind = ranking.c.purpose == Purpose.REPEAT.value if is_repeat else _IS_FIRST
+    return (
+        ranking.c.task_id == task_id,
+        ranking.c.annotator_id == annotator_id,
+        ranking.c.superseded_at.is_(None),
+        is_kind,
+    )
 
 
-def _insert(
-    tx: Tx,
-    new: NewRanking,
-    *,
-    slot_id: str | None,
-    is_late: bool,
-    is_extra: bool,
-    version: int,
-    supersedes_id: str | None,
-) -> None:
+def _insert(tx: Tx, new: NewRanking, filled: Filled, *, version: int, supersedes_id: str | None) -> None:
     guidelines = (
         sa.select(project.c.guidelines_version)
         .join(task, task.c.project_id == project.c.id)
@@ -267,7 +245,8 @@ def _insert(
         "id": tx.new_id(),
         "task_id": new.task_id,
         "annotator_id": new.annotator_id,
-        "slot_id": slot_id,
+        "slot_id": filled.slot_id,
+        "purpose": filled.purpose.value,
         "submission_key": new.submission_key,
         "status": new.status.value,
         "ranks": None if new.ranks is None else json.dumps(list(new.ranks)),
@@ -277,8 +256,8 @@ def _insert(
         "detail": write_detail(new.detail),
         "duration_ms": new.duration_ms,
         "guidelines_version": new.guidelines_version or tx.scalar(guidelines),
-        "is_late": is_late,
-        "is_extra": is_extra,
+        "is_late": filled.is_late,
+        "is_extra": filled.is_extra,
         "version": version,
         "supersedes_id": supersedes_id,
         "source": new.source,
@@ -292,6 +271,7 @@ def _set_aside_if_often_skipped(tx: Tx, task_id: str) -> None:
         ranking.c.task_id == task_id,
         ranking.c.status == RankingStatus.SKIPPED.value,
         ranking.c.superseded_at.is_(None),
+        ranking.c.purpose == Purpose.ORDINARY.value,
     )
     limit = sa.select(project.c.max_skips).join(task, task.c.project_id == project.c.id).where(task.c.id == task_id)
     is_set_aside = tx.scalar(skips) >= tx.scalar(limit)

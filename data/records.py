@@ -71,6 +71,17 @@ class RankingStatus(StrEnum):
     SKIPPED = "skipped"
 
 
+class Purpose(StrEnum):
+    """Why an annotator got a task: to have it ranked, or, unseen by them, to check how they rank.
+
+    Gold: the expected ranking is known. Repeat: the same person ranked it before.
+    """
+
+    ORDINARY = "ordinary"
+    GOLD = "gold"
+    REPEAT = "repeat"
+
+
 class Split(StrEnum):
     TRAIN = "train"
     EVAL = "eval"
@@ -176,6 +187,7 @@ class Assignment:
     lease_expires_at: float
     display_order: tuple[int, ...]
     draft: dict[str, Any] | None
+    purpose: Purpose = Purpose.ORDINARY
 
 
 @dataclass(frozen=True)
@@ -211,6 +223,7 @@ class NewRanking:
     duration_ms: int | None = None
     source: str = "app"
     guidelines_version: int | None = None  # the one that the annotator saw; None: the current one
+    is_repeat: bool = False  # the second answer that a check on consistency asked for
 
 
 @dataclass(frozen=True)
@@ -233,6 +246,8 @@ class Ranking:
     source: str
     created_at: float
     detail: Detail = field(default_factory=Detail)
+    slot_id: str | None = None
+    purpose: Purpose = Purpose.ORDINARY
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,10 @@ task_response = Table(
     CheckConstraint("position between 0 and 11", name="position"),
 )
 
-# As many slots as annotators wanted for the task. A slot is free, leased to one annotator, or done. Its task's project
-# and number stand here too: the next open slot is then found at once, however many are done. Slots are handed out by
-# their turn, then by number: 0 where the project goes in order, else a number that was drawn once for each task.
+# As many numbered slots as annotators wanted for the task; beside them one for each check on an annotator: gold, or a
+# repeat. A slot is free, leased to one annotator, or done. Its task's project and number stand here too: the next open
+# slot is then found at once, however many are done. Slots are handed out by their turn, then by number: 0 where the
+# project goes in order, else a number that was drawn once for each task.
 slot = Table(
     "slot",
     metadata,
@@ -153,7 +154,8 @@ slot = Table(
     reference("project_id", "project.id"),
     reference("task_id", "task.id"),
     Column("task_seq", Integer, nullable=False),
-    Column("slot_no", Integer, nullable=False),
+    Column("slot_no", Integer),
+    Column("purpose", Text, nullable=False, server_default="ordinary"),
     Column("turn", Double, nullable=False, server_default="0"),
     Column("status", Text, nullable=False),
     reference("annotator_id", "person.id", nullable=True),
@@ -164,7 +166,24 @@ slot = Table(
     UniqueConstraint("task_id", "slot_no"),
     CheckConstraint("status in ('free', 'leased', 'done')", name="status"),
     CheckConstraint("(status = 'free') = (annotator_id is null)", name="free_has_no_annotator"),
-    Index("uq_slot_task_id_annotator_id", "task_id", "annotator_id", unique=True),
+    CheckConstraint("purpose in ('ordinary', 'gold', 'repeat')", name="purpose"),
+    CheckConstraint("(purpose = 'ordinary') = (slot_no is not null)", name="ordinary_has_number"),
+    Index(
+        "uq_slot_task_id_annotator_id",
+        "task_id",
+        "annotator_id",
+        unique=True,
+        sqlite_where=text("purpose <> 'repeat'"),
+        postgresql_where=text("purpose <> 'repeat'"),
+    ),
+    Index(
+        "uq_slot_task_id_annotator_id_repeat",
+        "task_id",
+        "annotator_id",
+        unique=True,
+        sqlite_where=text("purpose = 'repeat'"),
+        postgresql_where=text("purpose = 'repeat'"),
+    ),
     Index("ix_slot_annotator_id_status", "annotator_id", "status"),
     Index("ix_slot_project_id_status", "project_id", "status"),
     Index(
@@ -187,7 +206,7 @@ draft = Table(
     time("at"),
 )
 
-# Append-only. An edit is a new row that supersedes the old one.
+# Append-only. An edit is a new row that supersedes the old one. Beside an answer there may be one repeat of it.
 ranking = Table(
     "ranking",
     metadata,
@@ -195,6 +214,7 @@ ranking = Table(
     reference("task_id", "task.id"),
     reference("annotator_id", "person.id"),
     reference("slot_id", "slot.id", nullable=True),
+    Column("purpose", Text, nullable=False, server_default="ordinary"),
     Column("submission_key", Text, nullable=False, unique=True),
     Column("status", Text, nullable=False),
     json("ranks", nullable=True),
@@ -215,13 +235,22 @@ ranking = Table(
     CheckConstraint("status in ('ranked', 'unacceptable', 'skipped')", name="status"),
     CheckConstraint("(status = 'ranked') = (ranks is not null)", name="ranked_has_ranks"),
     CheckConstraint("(status = 'skipped') = (skip_reason is not null)", name="skipped_has_reason"),
+    CheckConstraint("purpose in ('ordinary', 'gold', 'repeat')", name="purpose"),
     Index(
         "uq_ranking_task_id_annotator_id_current",
         "task_id",
         "annotator_id",
         unique=True,
-        sqlite_where=text("superseded_at is null"),
-        postgresql_where=text("superseded_at is null"),
+        sqlite_where=text("superseded_at is null and purpose <> 'repeat'"),
+        postgresql_where=text("superseded_at is null and purpose <> 'repeat'"),
+    ),
+    Index(
+        "uq_ranking_task_id_annotator_id_repeat",
+        "task_id",
+        "annotator_id",
+        unique=True,
+        sqlite_where=text("superseded_at is null and purpose = 'repeat'"),
+        postgresql_where=text("superseded_at is null and purpose = 'repeat'"),
     ),
     Index(
         "uq_ranking_slot_id_current",

@@ -13,7 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.engine import Tx
-from data.records import Assignment
+from data.gold import is_gold
+from data.records import Assignment, Purpose
 from data.schema import draft, person, ranking, slot, task, task_response
 from data.tasks import get_tasks
 
@@ -64,7 +65,8 @@ def claim_slots(
 ) -> list[Assignment]:
     """Claim up to n slots of tasks that the annotator has not answered and does not hold, in the project's order.
 
-    Free slots and slots whose lease ran out are taken. The display order is drawn here, once per assignment.
+    Free slots and slots whose lease ran out are taken; gold tasks are given out by `data.check_slots`. The display
+    order is drawn here, once per assignment.
     """
     claimed: list[str] = []
     while len(claimed) < n:
@@ -82,8 +84,13 @@ def claim_slots(
         }
         tx.execute(sa.update(slot).where(slot.c.id == found.id).values(**values))
         claimed.append(found.id)
-    rows = {row.id: row for row in tx.rows(sa.select(slot).where(slot.c.id.in_(claimed)))}
-    return _assignments(tx, [rows[slot_id] for slot_id in claimed])
+    return assignments_of(tx, claimed)
+
+
+def assignments_of(tx: Tx, slot_ids: Sequence[str]) -> list[Assignment]:
+    """What slots of one annotator hold, in this order."""
+    rows = {row.id: row for row in tx.rows(sa.select(slot).where(slot.c.id.in_(slot_ids)))}
+    return _assignments(tx, [rows[slot_id] for slot_id in slot_ids])
 
 
 def _next_open(tx: Tx, project_id: str, annotator_id: str) -> sa.Row[Any] | None:
@@ -97,8 +104,10 @@ def _next_open(tx: Tx, project_id: str, annotator_id: str) -> sa.Row[Any] | None
         .where(
             slot.c.project_id == project_id,
             sa.text("slot.status <> 'done'"),  # in these words, so that the index of open slots serves
+            slot.c.purpose == Purpose.ORDINARY.value,
             is_open,
             ~task.c.is_set_aside,
+            ~is_gold(slot.c.task_id),
             ~_answered_by(annotator_id),
             ~held,
         )
@@ -125,8 +134,10 @@ def waiting(tx: Tx, project_id: str, annotator_id: str) -> Waiting:
         .where(
             slot.c.project_id == project_id,
             slot.c.status == "leased",
+            slot.c.purpose == Purpose.ORDINARY.value,
             slot.c.annotator_id != annotator_id,
             ~task.c.is_set_aside,
+            ~is_gold(slot.c.task_id),
             ~_answered_by(annotator_id),
         )
     )
@@ -174,6 +185,7 @@ def _assignments(tx: Tx, rows: Sequence[sa.Row[Any]]) -> list[Assignment]:
             lease_expires_at=row.lease_expires_at,
             display_order=tuple(json.loads(row.display_order)),
             draft=drafts.get(row.task_id),
+            purpose=Purpose(row.purpose),
         )
         for row in rows
     ]

@@ -49,6 +49,7 @@ GROUP_COLUMNS = pa.schema(
         ("strength", pa.int32()),
         ("comment", pa.string()),
         ("facts", pa.string()),
+        ("duration_ms", pa.int32()),
         ("preferred", pa.list_(pa.int32())),
         ("compared", pa.list_(pa.int32())),
         ("probabilities", pa.list_(pa.float64())),
@@ -86,6 +87,7 @@ class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
     From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    `duration_ms`: how long the annotator was at it, breaks left out.
     Where a task has several annotators, `preferred[i * K + j]` of them rank i above j, and `compared[i * K + j]`
     compared the two. Where they are merged into one group, `probabilities[i * K + j]` says how sure it is that i is
     better than j (both directions 0: no pair), and `ranking_id` and `annotator` list all of them, with commas between.
@@ -111,6 +113,7 @@ class Group:
     strength: int | None = None
     comment: str = ""
     facts: str = ""
+    duration_ms: int | None = None
     preferred: tuple[int, ...] = ()
     compared: tuple[int, ...] = ()
     probabilities: tuple[float, ...] = ()

@@ -250,7 +250,8 @@ def _add_slots(tx: Tx, task_id: str, wanted: int) -> None:
 
 def _turn_of(tx: Tx, project_id: str, task_id: str) -> float:
     """The turn of a task's slots: the same for all of them, so that a task's annotators come one after the other."""
-    known = tx.scalar(sa.select(sa.func.min(slot.c.turn)).where(slot.c.task_id == task_id))
+    numbered = sa.select(sa.func.min(slot.c.turn)).where(slot.c.task_id == task_id, slot.c.slot_no.is_not(None))
+    known = tx.scalar(numbered)
     if known is not None:
         return float(known)
     return draw_turn(get_project(tx, project_id).settings.task_order)

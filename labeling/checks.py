@@ -6,22 +6,26 @@ alarm here is a reason to look at rankings, not a verdict.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
-from data.hygiene import words_of
+from data.check_answers import gold_answers, repeats
+from data.gold import Gold
+from data.pauses import list_pauses
 from data.people import get_person
 from data.projects import get_project
 from data.rankings import current_rankings
 from data.records import Ranking, RankingStatus, Task
 from data.store import Store, Tx
 from data.tasks import get_tasks
+from labeling.alarms import Alarm, alarms_of
 from labeling.bias import LengthBias, PositionBias, length_bias, length_lean, position_bias
+from labeling.haste import is_hasty, n_words
+from labeling.pair_agreement import PairAgreement, agreement_with_gold, self_consistency
 
-FASTEST_READING = 60.0  # words per second: ten times what practised people manage who only look a text over
 _MINUTE_S = 60.0
 _AT_ONCE = 500
 
@@ -33,7 +37,8 @@ class AnnotatorRow:
     `median_seconds`: of the time that a task was in sight until it was answered, skips left out; None where no time is
     known. `n_hasty` of `n_timed` answers were given faster than their texts can be read. `busiest_minute`: the most
     answers stored within 60 seconds (those that waited for a lost connection come together). None of these three looks
-    at edits or at answers from files.
+    at edits or at answers from files. `gold`: pair agreement with what was expected. `consistency`: with themselves, of
+    tasks that came twice. `alarms`: what is to be looked at. `is_paused`: whether they get no work now.
     """
 
     annotator_id: str
@@ -48,6 +53,10 @@ class AnnotatorRow:
     busiest_minute: int
     position: PositionBias
     length: LengthBias
+    gold: PairAgreement
+    consistency: PairAgreement
+    alarms: list[Alarm]
+    is_paused: bool
 
 
 @dataclass
@@ -61,6 +70,8 @@ class _Tally:
     stored_at: list[float] = field(default_factory=list)
     n_late: int = 0
     n_hasty: int = 0
+    of_gold: list[tuple[Ranking, Gold]] = field(default_factory=list)
+    twice: list[tuple[Ranking, Ranking]] = field(default_factory=list)
 
     def add(self, ranking: Ranking, task: Task) -> None:
         self.statuses[ranking.status] += 1
@@ -79,7 +90,7 @@ class _Tally:
             self.seconds.append(ranking.duration_ms / 1000)
             self.n_hasty += is_hasty(ranking.duration_ms, n_words(task))
 
-    def row(self, annotator_id: str, name: str) -> AnnotatorRow:
+    def row(self, annotator_id: str, name: str, alarms: list[Alarm], *, is_paused: bool) -> AnnotatorRow:
         return AnnotatorRow(
             annotator_id=annotator_id,
             name=name,
@@ -93,29 +104,35 @@ class _Tally:
             busiest_minute=busiest_minute(self.stored_at),
             position=position_bias(self.shown),
             length=length_bias(self.leans[1], self.leans[-1]),
+            gold=agreement_with_gold(self.of_gold),
+            consistency=self_consistency(self.twice),
+            alarms=alarms,
+            is_paused=is_paused,
         )
 
 
 def annotator_table(store: Store, project_id: str) -> list[AnnotatorRow]:
     """One row for each annotator with an answer in the project, by name. Raises NotFound."""
     with store.read() as tx:
-        get_project(tx, project_id)
-        tallies: dict[str, _Tally] = {}
+        project = get_project(tx, project_id)
+        tallies: dict[str, _Tally] = defaultdict(_Tally)
         for ranking, task in _answers(tx, project_id):
-            tallies.setdefault(ranking.annotator_id, _Tally()).add(ranking, task)
-        rows = [tally.row(person_id, get_person(tx, person_id).name) for person_id, tally in tallies.items()]
+            tallies[ranking.annotator_id].add(ranking, task)
+        for ranking, gold in gold_answers(tx, project_id):
+            tallies[ranking.annotator_id].of_gold.append((ranking, gold))
+        for first, second in repeats(tx, project_id):
+            tallies[first.annotator_id].twice.append((first, second))
+        stopped = {each.annotator_id for each in list_pauses(tx, project_id) if each.lifted_at is None}
+        rows = [
+            tally.row(
+                person_id,
+                get_person(tx, person_id).name,
+                alarms_of(tx, project, person_id),
+                is_paused=person_id in stopped,
+            )
+            for person_id, tally in tallies.items()
+        ]
     return sorted(rows, key=lambda row: row.name)
-
-
-def n_words(task: Task) -> int:
-    """How many words there are to read before a task can be ranked: the prompt and all responses."""
-    texts = [message["content"] for message in task.messages] + [response.text for response in task.responses]
-    return sum(len(words_of(text)) for text in texts)
-
-
-def is_hasty(duration_ms: int, words: int) -> bool:
-    """Whether so many words were read faster than anybody reads."""
-    return duration_ms * FASTEST_READING < words * 1000
 
 
 def busiest_minute(times: list[float]) -> int:
@@ -131,7 +148,7 @@ def busiest_minute(times: list[float]) -> int:
 
 def _answers(tx: Tx, project_id: str) -> Iterator[tuple[Ranking, Task]]:
     """All current answers with their tasks, some hundreds at a time."""
-    found = (ranking for ranking, _ in current_rankings(tx, project_id))
+    found = (ranking for ranking, _ in current_rankings(tx, project_id, with_gold=True))
     while lot := list(islice(found, _AT_ONCE)):
         tasks = {task.id: task for task in get_tasks(tx, list({ranking.task_id for ranking in lot}))}
         for ranking in lot:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from data.records import Adjudication, Detail, Ranking, RankingStatus, Split, Task
+from data.records import Adjudication, Detail, Purpose, Ranking, RankingStatus, Split, Task
 from data.snapshots import Group
 from labeling.consensus import Judgement, count_votes, merged_ranking, pair_probabilities
 from labeling.pairs import Pair, count_not_compared, count_ties, pairs_from_probabilities, pairs_from_ranks
@@ -56,11 +56,13 @@ class JudgedTask(NamedTuple):
     aside: list[Aside]
 
 
-def usable(answers: Sequence[Ranking], *, include_extra: bool) -> tuple[list[Ranking], list[Aside]]:
+def usable(answers: Sequence[Ranking], *, include_extra: bool, with_gold: bool) -> tuple[list[Ranking], list[Aside]]:
     """The rankings of a task that a snapshot can use, and its other answers."""
     rankings, aside = [], []
     for each in answers:
-        if each.is_extra and not include_extra:
+        if each.purpose is Purpose.GOLD and not with_gold:
+            aside.append(Aside(each, "gold"))
+        elif each.is_extra and not include_extra:
             aside.append(Aside(each, "extra"))
         elif each.status is not RankingStatus.RANKED:
             aside.append(Aside(each, each.status.value))
@@ -139,6 +141,7 @@ def build_group(
         strength=detail.strength,
         comment=comment,
         facts=task.facts,
+        duration_ms=None if one is None else one.duration_ms,
         preferred=votes.preferred if votes else (),
         compared=votes.compared if votes else (),
         probabilities=part.probabilities,
@@ -170,6 +173,7 @@ def other_row(aside: Aside, task: Task, *, split: Split, name: str) -> dict[str,
         strength=detail.strength,
         comment=answer.comment,
         facts=task.facts,
+        duration_ms=answer.duration_ms,
     )
     return group.as_row() | {
         "status": answer.status.value, "skip_reason": answer.skip_reason, "left_out": aside.reason,

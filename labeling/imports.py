@@ -17,6 +17,7 @@ from typing import Any
 
 from data.errors import InvalidInput, ProjectError
 from data.files import Problem, read_rows
+from data.gold import set_gold
 from data.hygiene import BADGES, screen
 from data.people import external_annotator
 from data.projects import MIN_K, get_project
@@ -156,7 +157,8 @@ def import_rankings(
     """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
 
     Counts: `rankings`, `skips`, `known` (just this answer of this annotator is there), `doubles` (equal texts in a
-    row), and where there are any `unacceptable` (answers that no response is acceptable) and `rows_without_ranking`.
+    row), and where there are any `unacceptable` (answers that no response is acceptable), `gold` (rankings that are
+    expected: annotators get these tasks as a check) and `rows_without_ranking`.
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
@@ -216,8 +218,12 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter
     if parsed.ranks is not None:
         by_position = {made.positions[place]: parsed.ranks[place] for place in kept}
         ranks = closed_up([by_position[position] for position in range(len(kept))])
-    annotator_id = external_annotator(tx, project_id, parsed.annotator)
     detail = _by_position(parsed.detail, made.positions)
+    counts["doubles"] += len(parsed.responses) - len(kept)
+    if parsed.is_gold:
+        counts["gold" if set_gold(tx, made.task_id, ranks or (), unplaced=detail.unplaced) else "known"] += 1
+        return
+    annotator_id = external_annotator(tx, project_id, parsed.annotator)
     answer = [made.task_id, annotator_id, parsed.status, ranks, asdict(detail)]
     key = hashlib.sha256(json.dumps(answer).encode()).hexdigest()[:40]
     new = NewRanking(
@@ -241,7 +247,6 @@ def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter
         )
     is_new = outcome is SubmitOutcome.STORED
     counts[_COUNTED_AS[parsed.status] if is_new else "known"] += 1
-    counts["doubles"] += len(parsed.responses) - len(kept)
 
 
 def _by_position(detail: Detail, positions: Sequence[int | None]) -> Detail:

@@ -2,7 +2,7 @@
 
 prompt    {"id"?, "prompt": "text" | "messages": [{"role", "content"}...], "split"?, "meta"?}
 responses {"prompt_id" | "prompt" | "messages", "responses": ["text", ...] | [{"text", "model"?, "meta"?}...]}
-ranking   {"prompt" | "messages", "responses": [...], "ranks": [1, 2, 2, 4], "annotator"?, "status"?, ...}
+ranking   {"prompt" | "messages", "responses": [...], "ranks": [1, 2, 2, 4], "annotator"?, "status"?, "gold"?, ...}
 
 Each may have "facts": what annotators see beside the prompt.
 """
@@ -28,13 +28,16 @@ PROMPT_ROW = frozenset({"id", "split", "meta", "facts"})
 RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
 RANKING_ROW = RESPONSES_ROW | {
     "ranks", "annotator", "status", "unplaced", "acceptable", "flags", "quality", "strength", "duration_ms",
-    "skip_reason", "comment",
+    "skip_reason", "comment", "gold",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ParsedRanking:
-    """A finished answer from a file. `ranks` is None unless it is ranked; the detail goes by places in the row."""
+    """A finished answer from a file. `ranks` is None unless it is ranked; the detail goes by places in the row.
+
+    `is_gold`: nobody's answer, but the ranking that is expected.
+    """
 
     prompt: NewPrompt
     responses: tuple[NewResponse, ...]
@@ -45,6 +48,7 @@ class ParsedRanking:
     comment: str
     duration_ms: int | None
     detail: Detail
+    is_gold: bool = False
 
 
 def parse_prompt(
@@ -137,6 +141,7 @@ def parse_ranking(row: dict[str, Any]) -> ParsedRanking:
         comment=clean_text(str(row.get("comment") or "")),
         duration_ms=_duration(row.get("duration_ms")),
         detail=_detail(row, ranks, len(responses)),
+        is_gold=_is_gold(row.get("gold"), ranks),
     )
 
 
@@ -144,6 +149,17 @@ def _facts(value: Any) -> str:
     if value is not None and not isinstance(value, str):
         raise InvalidInput(f"facts is {type(value).__name__}; a text is needed")
     return _text(value, "facts", may_be_empty=True) if value else ""
+
+
+def _is_gold(value: Any, ranks: tuple[int, ...] | None) -> bool:
+    given = value.strip().lower() if isinstance(value, str) else value
+    if given in (None, "", False, "false"):
+        return False
+    if given not in (True, "true"):
+        raise InvalidInput(f"gold {value!r}: true, false or nothing is needed")
+    if ranks is None:
+        raise InvalidInput("a gold row needs ranks: nothing else can be expected of an annotator")
+    return True
 
 
 def _skip_reason(row: dict[str, Any]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from data.check_slots import REPEAT_AFTER, repeated_task
 from data.engine import Tx
-from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from data.errors import Conflict, InvalidInput, NotFound
 from data.projects import get_project
 from data.rankings import (
     answer_of,
@@ -26,12 +27,11 @@ from data.rankings import (
     rankings_of,
     save_ranking,
 )
-from data.records import Assignment, NewRanking, Person, Project, Ranking, Role, SubmitOutcome, Task
+from data.records import Assignment, NewRanking, Person, Project, Purpose, Ranking, Role, SubmitOutcome, Task
 from data.slots import (
     LEASE_MINUTES,
     Shuffle,
     Waiting,
-    claim_slots,
     extend_leases,
     held_assignments,
     save_draft,
@@ -42,7 +42,10 @@ from data.slots import (
 from data.snapshots import list_snapshots
 from data.store import Store
 from data.tasks import get_task
+from labeling.alarms import Paused, pause_if_alarmed, paused
 from labeling.answers import read_answer
+from labeling.handout import Dice, chance, hand_out
+from labeling.roles import require
 
 AHEAD = 4  # tasks that the browser holds: the one on screen and the next ones, drawn without waiting
 HISTORY_PAGE = 20
@@ -55,7 +58,7 @@ _DRAFT_FIELDS = ("rest", "display_order", "acceptable", "flags", "quality", "str
 class Work:
     """What the ranking page shows: assignments in their order, what is done, and why there may be none.
 
-    `pace_s`: the median time that today's answers took, None before the first.
+    `pace_s`: the median time that today's answers took, None before the first. `paused`: why there is no work at all.
     """
 
     project: Project
@@ -64,6 +67,7 @@ class Work:
     waiting: Waiting
     n_today: int = 0
     pace_s: float | None = None
+    paused: Paused | None = None
 
 
 @dataclass(frozen=True)
@@ -93,22 +97,29 @@ def next_work(
     shuffle: Shuffle = shuffled,
     lease_minutes: float = LEASE_MINUTES,
     utc_offset_minutes: int = 0,
+    dice: Dice = chance,
+    repeat_after: int = REPEAT_AFTER,
 ) -> Work:
     """Return the person's assignments in a project, claiming more until there are n.
 
-    Every tab of one person gets the same ones, with drafts. `utc_offset_minutes`: how far the person's clock is behind
-    UTC, for what counts as today. Raises NotAllowed, NotFound.
+    Who is paused gets none, and keeps what they hold no longer than its lease. Every tab of one person gets the same
+    ones, with drafts. `utc_offset_minutes`: how far the person's clock is behind UTC, for what counts as today.
+    Raises NotAllowed, NotFound.
     """
     require(person, Role.ANNOTATOR)
     with store.begin() as tx:
         project = get_project(tx, project_id)
         take_turns(tx, person.id)
-        extend_leases(tx, person.id, project_id, lease_minutes)
-        held = held_assignments(tx, project_id, person.id)
-        if len(held) < n:
-            missing = n - len(held)
-            held += claim_slots(tx, project_id, person.id, missing, shuffle=shuffle, lease_minutes=lease_minutes)
-        left = Waiting(0, None) if held else waiting(tx, project_id, person.id)
+        stopped, held = paused(tx, project_id, person.id), list[Assignment]()
+        if stopped is None:
+            extend_leases(tx, person.id, project_id, lease_minutes)
+            held = held_assignments(tx, project_id, person.id)
+            if len(held) < n:
+                held += hand_out(
+                    tx, project, person.id, n - len(held), shuffle=shuffle, lease_minutes=lease_minutes, dice=dice,
+                    repeat_after=repeat_after,
+                )  # fmt: skip
+        left = Waiting(0, None) if held or stopped else waiting(tx, project_id, person.id)
         durations = durations_since(tx, person.id, project_id, _midnight(tx.now(), utc_offset_minutes))
         timed = [duration / 1000 for duration in durations if duration is not None]
         return Work(
@@ -118,6 +129,7 @@ def next_work(
             waiting=left,
             n_today=len(durations),
             pace_s=statistics.median(timed) if timed else None,
+            paused=stopped,
         )
 
 
@@ -136,7 +148,7 @@ def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
         return
     with store.begin() as tx:
         try:
-            task = get_task(tx, draft["task_id"])
+            task = get_task(tx, repeated_task(tx, draft["task_id"], person.id) or draft["task_id"])
         except NotFound:
             return
         if len(ranks) == len(task.responses) and all(rank is None or isinstance(rank, int) for rank in ranks):
@@ -159,9 +171,12 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     for attempt in (1, 2):
         try:
             with store.begin() as tx:
-                task = get_task(tx, str(submission.get("task_id")))
+                item = str(submission.get("task_id"))
+                again = repeated_task(tx, item, person.id)
+                task = get_task(tx, again or item)
                 project = get_project(tx, task.project_id)
-                new = read_answer(person, project, len(task.responses), submission)
+                sent = {**submission, "task_id": task.id}
+                new = replace(read_answer(person, project, len(task.responses), sent), is_repeat=again is not None)
                 edited = submission.get("edit_of")
                 outcome = save_ranking(tx, new) if edited is None else _edit(tx, str(edited), new)
             break
@@ -170,6 +185,8 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
                 raise
         except (InvalidInput, NotFound) as error:
             return Ack(key, SubmitOutcome.REFUSED, str(error))
+    if outcome is SubmitOutcome.STORED:
+        pause_if_alarmed(store, project, task, new)
     reason = "you had answered this task already, in another tab" if outcome is SubmitOutcome.SUPERSEDED else ""
     return Ack(key, outcome, reason)
 
@@ -189,26 +206,27 @@ def history(
         return count_answers(tx, person.id, project_id), page
 
 
-def reopen(store: Store, person: Person, task_id: str) -> tuple[Task, Ranking]:
+def reopen(store: Store, person: Person, item: str) -> tuple[Task, Ranking]:
     """A task that the person has answered, with their current answer, to look at it or to change it.
 
     Raises NotFound if there is none.
     """
     require(person, Role.ANNOTATOR)
     with store.read() as tx:
-        return get_task(tx, task_id), answer_of(tx, task_id, person.id)
+        again = repeated_task(tx, item, person.id)
+        task_id = again or item
+        return get_task(tx, task_id), answer_of(tx, task_id, person.id, is_repeat=again is not None)
+
+
+def item_id(task_id: str, slot_id: str | None, purpose: Purpose) -> str:
+    """What a browser calls a task that it shows: a repeat has another name than the task had the first time."""
+    return slot_id if purpose is Purpose.REPEAT and slot_id is not None else task_id
 
 
 def acknowledged(store: Store, keys: list[str]) -> set[str]:
     """Which submissions are stored: asked again when the page is drawn anew."""
     with store.read() as tx:
         return known_submissions(tx, keys)
-
-
-def require(person: Person, role: Role) -> None:
-    """Raises NotAllowed unless the person's role covers `role`."""
-    if person.disabled_at is not None or not person.role.covers(role):
-        raise NotAllowed(f"{person.name} is {person.role}; this needs the role {role}")
 
 
 def _edit(tx: Tx, edited: str, new: NewRanking) -> SubmitOutcome:

@@ -8,7 +8,7 @@ from itertools import permutations
 from statistics import fmean
 from typing import Any
 
-from data.records import Split
+from data.records import Purpose, Split
 from data.snapshots import Group
 from labeling.consensus import accuracy_against
 from labeling.groups import MERGED, JudgedTask, count_pairs, judgement, pairs_of_group
@@ -19,11 +19,11 @@ OnGroup = Callable[[int], None]
 class SnapshotCounter:
     """Counts groups as they pass, and keeps three pairs as examples."""
 
-    def __init__(self, n_superseded: int, on_group: OnGroup | None = None) -> None:
+    def __init__(self, never_used: dict[str, int], on_group: OnGroup | None = None) -> None:
         self._on_group = on_group
-        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0)
-        self.n_superseded = n_superseded
-        self.totals = Counter[str](groups=0, rankings=0, rankings_eval=0, pairs_eval=0, late=0)
+        self.left_out = Counter[str](skipped=0, unacceptable=0, all_tied=0, extra=0, gold=0)
+        self.never_used = never_used
+        self.totals = Counter[str](groups=0, rankings=0, rankings_eval=0, pairs_eval=0, late=0, gold=0)
         self.pairs = Counter[str](pairs=0, ties=0, split=0, not_compared=0)
         self.k = Counter[str]()
         self.prompts: dict[str, Split] = {}
@@ -34,7 +34,8 @@ class SnapshotCounter:
     def meet(self, task: JudgedTask, split: Split) -> None:
         """Take in a task: what is left out; and, on the held-out side, how well one person foretells another."""
         self.left_out.update(reason for _, reason in task.aside if reason != MERGED)
-        self.totals["late"] += sum(each.is_late for part in task.parts for each in part.rankings)
+        for each in (each for part in task.parts for each in part.rankings):
+            self.totals.update(late=each.is_late, gold=each.purpose is Purpose.GOLD)
         if split is Split.EVAL and task.parts:
             for truth, other in permutations(task.rankings, 2):
                 found = accuracy_against(judgement(truth), judgement(other))
@@ -66,6 +67,7 @@ class SnapshotCounter:
             "rankings_train": self.totals["rankings"] - self.totals["rankings_eval"],
             "rankings_eval": self.totals["rankings_eval"],
             "rankings_late": self.totals["late"],
+            "rankings_gold": self.totals["gold"],
             "groups": self.totals["groups"],
             "adjudicated": self.totals["adjudicated"],
             "pairs": self.pairs["pairs"],
@@ -79,7 +81,7 @@ class SnapshotCounter:
             "prompts_eval": n_eval,
             "annotators": len(self.annotators),
             "responses_per_ranking": dict(sorted(self.k.items(), key=lambda each: int(each[0]))),
-            "left_out": dict(self.left_out) | {"replaced_by_an_edit": self.n_superseded},
+            "left_out": dict(self.left_out) | self.never_used,
             "human_pair_accuracy": fmean(self.human) if self.human else None,
             "human_pair_accuracy_n": len(self.human),
         }

@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from data.adjudications import current_adjudications
+from data.check_answers import count_repeats
 from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
@@ -108,7 +109,7 @@ def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_g
     """
     with store.read() as tx:
         get_project(tx, project_id)
-        counter = SnapshotCounter(count_superseded(tx, project_id), on_group)
+        counter = _counter(tx, project_id, on_group)
         for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
             pass
     return Plan(config, counter.as_counts(), counter.examples)
@@ -136,7 +137,7 @@ def freeze_snapshot(
     with store.read() as tx:
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
-        counter = SnapshotCounter(count_superseded(tx, project_id), on_group)
+        counter = _counter(tx, project_id, on_group)
         groups = partial(iter_groups, tx, project_id, config, counter)
         folder, digest = _write_files(home, snapshot_id, config, groups, counter)
     saved, values = None, (asdict(config), counter.as_counts(), digest)
@@ -245,8 +246,9 @@ def _judged_tasks(
 ) -> Iterator[JudgedTask]:
     """Yield each task that was answered: by what a researcher decided on it, else by what its annotators said."""
     decisions = {each.task_id: each for each in current_adjudications(tx, project_id)}
+    with_gold = get_project(tx, project_id).settings.gold_in_snapshots
     for task_id, prompt_id, answers in _answers_by_task(tx, project_id):
-        rankings, aside = usable(answers, include_extra=config.include_extra)
+        rankings, aside = usable(answers, include_extra=config.include_extra, with_gold=with_gold)
         if task_id in decisions:
             parts, aside = decided_part(decisions[task_id], answers, weight_of)
         else:
@@ -256,7 +258,9 @@ def _judged_tasks(
 
 
 def _answers_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, str, list[Ranking]]]:
-    by_task = itertools.groupby(current_rankings(tx, project_id), lambda each: (each[0].task_id, each[1]))
+    by_task = itertools.groupby(
+        current_rankings(tx, project_id, with_gold=True), lambda each: (each[0].task_id, each[1])
+    )
     for (task_id, prompt_id), answers in by_task:
         yield task_id, prompt_id, [answer for answer, _ in answers]
 
@@ -267,7 +271,7 @@ def _annotator_weights(tx: Tx, project_id: str, config: SnapshotConfig) -> Calla
         return lambda _annotator_id: 1.0
     units: list[dict[str, int]] = []
     for _, _, answers in _answers_by_task(tx, project_id):
-        rankings, _ = usable(answers, include_extra=config.include_extra)
+        rankings, _ = usable(answers, include_extra=config.include_extra, with_gold=True)
         units += comparisons({each.annotator_id: judgement(each) for each in rankings})
     # Rounded, so that two people who are alike weigh the same and an even split between them stays one.
     accuracies = annotator_accuracies(units)
@@ -279,6 +283,12 @@ def _annotator_weights(tx: Tx, project_id: str, config: SnapshotConfig) -> Calla
 def pseudonym(key: str, annotator_id: str) -> str:
     """A name for an annotator that is stable in one project and says nothing outside it."""
     return hmac.new(key.encode(), annotator_id.encode(), hashlib.sha256).hexdigest()[:12]
+
+
+def _counter(tx: Tx, project_id: str, on_group: OnGroup | None) -> SnapshotCounter:
+    """A counter that knows already how many answers are no current ones, and how many are repeats."""
+    never_used = {"repeat": count_repeats(tx, project_id), "replaced_by_an_edit": count_superseded(tx, project_id)}
+    return SnapshotCounter(never_used, on_group)
 
 
 def _write_manifest(

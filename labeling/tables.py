@@ -19,6 +19,7 @@ from labeling.pairs import Pair, pairs_from_probabilities, pairs_from_ranks
 
 KWISE_NAMES = (
     "responses", "ranks", "unplaced", "acceptable", "flags", "quality", "strength", "comment", "facts",
+    "duration_ms",
 )  # fmt: skip
 ANSWER_NAMES = (*KWISE_NAMES, "annotator")
 _MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair

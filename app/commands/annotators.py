@@ -9,16 +9,19 @@ from app.commands.common import Context, Outcome, add_word, as_document, table
 
 if TYPE_CHECKING:
     from labeling.checks import AnnotatorRow
+    from labeling.pair_agreement import PairAgreement
 
 _HEADER = (
     "ANNOTATOR", "RANKED", "UNACCEPTABLE", "SKIPPED", "LATE", "MEDIAN S", "HASTY", "PER MINUTE", "PLACE P", "LONGER",
-    "LONGER P",
+    "LONGER P", "GOLD", "ITSELF", "ALARMS",
 )  # fmt: skip
 _ABOUT = """\
 Hasty: answered faster than the texts can be read. Per minute: the most answers within a minute.
 Place p: of rank 1 falling on the places of the screen as unevenly by chance. Longer: the share of rankings whose
 longer responses won more pairs than they lost, with its 95 % interval, and p of a share as far from a half by chance.
-A small p is a reason to look at the rankings, no verdict; of twenty annotators one is below 0.05 by chance."""
+A small p is a reason to look at the rankings, no verdict; of twenty annotators one is below 0.05 by chance.
+Gold: pair agreement with what is expected of gold tasks. Itself: pair agreement of first answers and silent repeats.
+Alarms: gold below the project's threshold, or haste above it, since the last pause was lifted."""
 
 
 def add_words(words: Any) -> None:
@@ -42,8 +45,17 @@ def _cells(row: AnnotatorRow) -> tuple[Any, ...]:
         row.name, row.n_ranked, row.n_unacceptable, row.n_skipped, row.n_late,
         None if row.median_seconds is None else f"{row.median_seconds:.1f}",
         f"{row.n_hasty} of {row.n_timed}", row.busiest_minute,
-        _p(row.position.p_value), longer, _p(length.p_value),
+        _p(row.position.p_value), longer, _p(length.p_value), _agreed(row.gold), _agreed(row.consistency), _alarms(row),
     )  # fmt: skip
+
+
+def _agreed(found: PairAgreement) -> str | None:
+    return None if found.value is None else f"{found.value:.2f} ({found.n} pairs of {found.n_items})"
+
+
+def _alarms(row: AnnotatorRow) -> str | None:
+    words = [f"{alarm.kind} {alarm.value:.2f}" for alarm in row.alarms] + ["paused"] * row.is_paused
+    return ", ".join(words) or None
 
 
 def _p(value: float | None) -> str | None:

@@ -5,8 +5,9 @@
 
 import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
+import { Guide } from "./ranker_guide.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
-import { idleLines, mayTakeFocus, stop, Stopwatch } from "./ranker_page.js";
+import { idleLines, mayTakeFocus, onActivity, stop, Stopwatch } from "./ranker_page.js";
 import { comparable, draftOf, fits, savedState, sentBefore, statusOf } from "./ranker_sent.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
@@ -18,6 +19,7 @@ const LOOK_BUSY_MS = 5 * 60_000; // somebody is reading: keep their leases alive
 export class Ranker {
   constructor() {
     this.desk = new Desk(this);
+    this.guide = new Guide(this);
     this.heldKeys = null; // while there is no element to draw in: the keys that came meanwhile
     this.editing = this.last = this.person = null;
     this.lastFlush = this.lastLook = Date.now();
@@ -28,14 +30,14 @@ export class Ranker {
       target.addEventListener(name, does, { capture, signal: this.ended.signal });
     listen(document, "keydown", (event) => this.key(event), true); // before Streamlit's own keys
     listen(window, "storage", (event) => this.answeredElsewhere(event));
-    listen(document, "visibilitychange", () => this.clock.toggle(document.hidden));
+    listen(document, "visibilitychange", () => this.visible());
+    onActivity(() => this.active(), this.ended.signal);
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
   // Draw in this element from now on: the first one, or another after Streamlit took that away.
   attach(root) {
     this.root = root;
-    root.addEventListener("pointermove", () => (this.isActive = true));
     const before = this.view;
     before?.destroy();
     this.view = new View(root, this.actions(), before);
@@ -60,7 +62,6 @@ export class Ranker {
   }
 
   key(event) {
-    this.isActive = true;
     if (!this.heldKeys) this.desk.key(event);
     else if (this.desk.mayBeOurs(event) && event.key !== "Tab") {
       this.heldKeys.push({ key: event.key, code: event.code, shiftKey: event.shiftKey, repeat: event.repeat });
@@ -88,7 +89,7 @@ export class Ranker {
       leaveEdit: () => this.leaveEdit(),
       openHelp: () => this.openHelp(),
       openHistory: () => this.openHistory(),
-      toggleGuidelines: () => this.toggleGuidelines(),
+      toggleGuidelines: () => this.guide.toggle(),
       overlayClosed: () => this.overlayClosed(),
       backUp: () => download("rankloop-unsent-answers.json", this.storage.backup()),
       ask: (offset) => this.ask({ history: offset }),
@@ -124,7 +125,7 @@ export class Ranker {
 
   showData() {
     this.view.showProject(this.data.project, this.data.guidelines, this.data.asks);
-    this.showWords();
+    this.guide.show();
   }
 
   startFor(person) {
@@ -187,21 +188,6 @@ export class Ranker {
     this.askedAt = null;
     if (!opened.task) this.view.showNotice("That answer is not there any more.");
     else this.edit(opened.task, opened.answer, opened.edit_of);
-  }
-
-  showWords() {
-    const { id } = this.project;
-    const { text, version } = this.data.guidelines;
-    const seen = this.storage.recall("guidelines") ?? {};
-    if (seen[id] !== version) {
-      this.storage.remember("guidelines", { ...seen, [id]: version });
-      if (seen[id] !== undefined) {
-        this.view.showNotice(`The guidelines have changed since your last visit: version ${version}.`, "guidelines");
-        this.storage.remember("guided", true);
-      }
-    }
-    const isWanted = this.storage.recall("guided") ?? this.view.hasRoomForGuidelines;
-    this.view.showGuidelines(Boolean(text.trim()) && isWanted);
   }
 
   // ---- one task
@@ -347,15 +333,6 @@ export class Ranker {
     if (this.desk.task) this.view.focusCard(this.desk.marked);
   }
 
-  toggleGuidelines() {
-    if (!this.data?.guidelines.text.trim()) return;
-    const isOpen = !this.root.classList.contains("guided");
-    this.storage.remember("guided", isOpen);
-    this.view.showGuidelines(isOpen);
-    this.view.say(isOpen ? "The guidelines are open." : "The guidelines are closed.");
-    if (isOpen) this.view.guidelines.scrollIntoView({ block: "nearest" });
-  }
-
   async takeFile(file) {
     let words;
     try {
@@ -373,6 +350,16 @@ export class Ranker {
   }
 
   // ---- time
+
+  active() {
+    this.isActive = true;
+    this.clock.touch();
+  }
+
+  visible() {
+    this.clock.toggle(document.hidden);
+    if (document.hidden && this.desk.task && !this.editing) this.changed(); // may go on in another browser
+  }
 
   tick() {
     if (!this.storage || this.heldKeys) return;
@@ -399,6 +386,6 @@ export class Ranker {
   }
 
   idleLines() {
-    return idleLines(this.data.waiting, this.storage.items.size);
+    return idleLines(this.data, this.storage.items.size);
   }
 }

@@ -292,7 +292,7 @@ export class Desk {
       leaveEdit: () => host.leaveEdit(),
       help: () => host.openHelp(),
       history: () => host.openHistory(),
-      guidelines: () => host.toggleGuidelines(),
+      guidelines: () => host.guide.toggle(),
       lower: () => this.view.history.step(1),
       higher: () => this.view.history.step(-1),
       older: () => this.view.history.turn(1),

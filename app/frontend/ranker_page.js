@@ -1,19 +1,38 @@
 // The page around the ranking surface: where the focus is, what is open, how long something has been in sight.
 
-// Time that a task was in sight.
+// So long without a key, a move of the pointer or a scroll, and nobody is taken to be there: what a screen holds is read
+// in less, and then people scroll or move on.
+const IDLE_MS = 60_000;
+
+// Time that a task was in sight of somebody who was there.
 export class Stopwatch {
   start(elapsed) {
     this.elapsed = elapsed;
-    this.since = document.hidden ? null : performance.now();
+    this.activeAt = performance.now();
+    this.since = document.hidden ? null : this.activeAt;
   }
 
   toggle(isHidden) {
-    this.elapsed = this.read();
-    this.since = isHidden ? null : performance.now();
+    this.start(this.read());
+    if (isHidden) this.since = null;
+  }
+
+  // Somebody is there: after a break the clock goes on from here.
+  touch() {
+    if (this.since != null && performance.now() - this.activeAt > IDLE_MS) this.start(this.read());
+    this.activeAt = performance.now();
   }
 
   read() {
-    return Math.round((this.elapsed ?? 0) + (this.since == null ? 0 : performance.now() - this.since));
+    if (this.since == null) return Math.round(this.elapsed ?? 0);
+    return Math.round(this.elapsed + Math.min(performance.now(), this.activeAt + IDLE_MS) - this.since);
+  }
+}
+
+// Call the listener whenever somebody does something on the page, until the signal says that it ends.
+export function onActivity(listener, signal) {
+  for (const name of ["keydown", "pointermove", "pointerdown", "wheel", "scroll"]) {
+    document.addEventListener(name, listener, { capture: true, passive: true, signal });
   }
 }
 
@@ -43,9 +62,24 @@ export function mayTakeFocus(isFirst) {
   return isFirst && !isTextField(active) && !active.closest("[role=dialog]");
 }
 
+const WHY_PAUSED = {
+  gold: "Your rankings differ from what this project expects more often than it allows.",
+  haste: "Many of your answers came faster than their texts can be read.",
+};
+
+function pausedLines({ reason, ask }) {
+  const whom = ask.join(" or ") || "whoever gave you this work";
+  return [
+    "Your work in this project is paused.",
+    `${WHY_PAUSED[reason]} Ask ${whom} to look at this with you; they can let you go on.`,
+    "All that you sent is kept. This page goes on by itself when the pause is over.",
+  ];
+}
+
 // What stands on the page while there is nothing to rank, and why.
-export function idleLines({ n, first_free_at: at }, nSending) {
+export function idleLines({ waiting: { n, first_free_at: at }, paused }, nSending) {
   if (nSending) return ["One moment: the next task is on its way."];
+  if (paused) return pausedLines(paused);
   if (!n) return ["Nothing left for you now.", "You have answered every task that is open to you. Thank you!"];
   const tasks = n === 1 ? "1 task is" : `${n} tasks are`;
   const when = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";

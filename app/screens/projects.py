@@ -7,10 +7,12 @@ import streamlit as st
 from app.context import PROJECT_KEY, current_project, require, store
 from app.widgets.config_form import config_form
 from app.widgets.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
+from app.widgets.pauses import pauses_panel
 from app.widgets.problems import plain
 from app.widgets.words import count
 from data.fields import from_dict, to_dict
 from data.label_settings import LabelSettings
+from data.pauses import count_paused
 from data.projects import (
     DEFAULT_GUIDELINES,
     DEFAULT_SKIP_REASONS,
@@ -33,6 +35,7 @@ def render() -> None:
     head = page_head("Projects")
     with store().read() as tx:
         projects = [(each, project_counts(tx, each.id)) for each in reversed(list_projects(tx))]
+        n_paused = {each.id: count_paused(tx, each.id) for each, _ in projects}
     if not projects:
         text = "A project holds prompts, the responses sampled for them, and people's rankings."
         with empty_state("folder_open", "No project yet", text, "projects.empty"):
@@ -45,10 +48,10 @@ def render() -> None:
     projects.sort(key=lambda each: chosen is None or each[0].id != chosen.id)  # the current one first
     with st.grid(2, min_column_width=300, key="projects.cards"):
         for project, counts in projects:
-            _card(project, counts, is_current=chosen is not None and chosen.id == project.id)
+            _card(project, counts, n_paused[project.id], is_current=chosen is not None and chosen.id == project.id)
 
 
-def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None:
+def _card(project: Project, counts: dict[str, int], n_paused: int, *, is_current: bool) -> None:
     with st.container(border=True, height="stretch", key=f"projects.card.{project.id}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.header(plain(project.name), anchor=False)
@@ -64,6 +67,12 @@ def _card(project: Project, counts: dict[str, int], *, is_current: bool) -> None
         )
         if counts["tasks_set_aside"]:
             st.caption(f":material/block: {count(counts['tasks_set_aside'], 'task')} set aside after repeated skips")
+        if n_paused and st.button(
+            f"{count(n_paused, 'annotator')} paused",
+            icon=":material/pause_circle:",
+            key=f"projects.paused.{project.id}",
+        ):
+            _show_pauses(project.id)
         with st.container(horizontal=True):
             _lead_on(project, counts, is_current=is_current)
             if st.button("Settings", icon=":material/tune:", key=f"projects.settings.{project.id}"):
@@ -170,6 +179,11 @@ def guidelines_form(project_id: str) -> None:
         changed = set_guidelines(tx, project.id, text or "")
     say_after_rerun(f"Guidelines saved as version {changed.guidelines_version}")
     st.rerun()
+
+
+@st.dialog("Paused annotators", width="medium", icon=":material/pause_circle:")
+def _show_pauses(project_id: str) -> None:
+    pauses_panel(project_id)
 
 
 @st.dialog("Settings for labelling", width="large", icon=":material/tune:")

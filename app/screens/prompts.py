@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.config_form import config_form
+from app.widgets.gold import gold_line
 from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, TAB, import_form, open_tab
 from app.widgets.models import model_suggestions
 from app.widgets.page import (
@@ -146,6 +147,7 @@ def _details(project: Project, prompt_id: str) -> None:
         in_tasks = {response.id for task in tasks for response in task.responses}
         for number, task in enumerate(tasks, start=1):
             st.header(f"Task {number}: {len(task.responses)} responses", anchor=False)
+            gold_line(task)
             _responses(task.responses)
         if loose := tuple(response for response in responses if response.id not in in_tasks):
             st.header("Responses outside of tasks", anchor=False)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labeling.adjudication import Disputed
     from labeling.agreement import Agreement, Share
     from labeling.checks import AnnotatorRow
+    from labeling.pair_agreement import PairAgreement
 
 KEY = "quality"
 REFRESH_S = 15.0
@@ -125,9 +126,11 @@ def _annotators(found: Agreement, rows: list[AnnotatorRow]) -> None:
         alt="How far each annotator agrees with others, and what they favour",
     )
     st.caption(
-        "Hasty: answered faster than the texts can be read. Per minute: the most answers within one minute. Place p: "
-        "of rank 1 falling so unevenly on the places of the screen by chance. Prefers longer: share of rankings "
-        "whose longer responses won more pairs than they lost; its p by a sign test. Annotators never see this table."
+        "Gold: pair agreement with what was expected, on so many tasks. Self: with their own ranking of a task that "
+        "came twice. Hasty: answered faster than the texts can be read. Per minute: the most answers within one "
+        "minute. Place p: of rank 1 falling so unevenly on the places of the screen by chance. Prefers longer: share "
+        "of rankings whose longer responses won more pairs than they lost; its p by a sign test. Annotators never see "
+        "this table."
     )
     noted = [(row, notes) for row in rows if (notes := notes_of(row, shares.get(row.name), len(rows)))]
     if not noted:
@@ -149,7 +152,12 @@ def _work(row: AnnotatorRow) -> dict[str, Any]:
         "Median s": row.median_seconds,
         "Hasty": f"{row.n_hasty} of {row.n_timed}",
         "Per minute": row.busiest_minute,
+        "Paused": row.is_paused,
     }
+
+
+def _checked(found: PairAgreement) -> str:
+    return "no task" if found.value is None else f"{found.value:.0%} on {found.n_items}"
 
 
 def _habits(row: AnnotatorRow, share: Share | None) -> dict[str, Any]:
@@ -158,6 +166,8 @@ def _habits(row: AnnotatorRow, share: Share | None) -> dict[str, Any]:
         "Annotator": row.name,
         "Agrees with others": None if share is None or share.agreement is None else round(share.agreement, 3),
         "Comparisons": share.n if share else 0,
+        "Gold": _checked(row.gold),
+        "Self": _checked(row.consistency),
         "Place p": f"{p_words(row.position.p_value)}, n {row.position.n}",
         "Prefers longer": None if length.share is None else round(length.share, 3),
         "95 %": "undefined" if length.low is None else f"{length.low:.0%} to {length.high:.0%}",

@@ -41,6 +41,8 @@ LEFT_OUT_WORDS = {
     "all_tied": "with all responses tied, so without a pair",
     "evenly_split": "of tasks whose annotators are evenly split on every pair",
     "extra": "that came after the task had all its annotators",
+    "gold": "given to gold tasks",
+    "repeat": "silent repeats",
     "replaced_by_an_edit": "replaced by a later edit",
 }
 

@@ -19,11 +19,12 @@ MIN_HASTY, HASTY_SHARE = 3, 0.05
 BUSY_MINUTE = 10  # answers: one each 6 seconds, for whole rankings
 LOW_AGREEMENT, MIN_COMPARISONS = 0.5, 30
 SKIP_SHARE, MIN_ANSWERS = 0.3, 20
+LOW_CONSISTENCY, MIN_REPEATS = 0.6, 5
 
 
 def notes_of(row: AnnotatorRow, share: Share | None, n_people: int) -> list[str]:
     """The notes on one annotator. `share`: how far they agree with others; `n_people`: annotators in the project."""
-    found = [*_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
+    found = [*_checks(row), *_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
     n_answers = row.n_ranked + row.n_unacceptable + row.n_skipped
     if n_answers >= MIN_ANSWERS and row.n_skipped > SKIP_SHARE * n_answers:
         found.append(
@@ -36,6 +37,25 @@ def notes_of(row: AnnotatorRow, share: Share | None, n_people: int) -> list[str]
             f"Agrees with others on {agreement:.0%} of {count(share.n, 'comparison')}. Go through some of the disputed "
             "tasks together: the guidelines may be read in two ways. A snapshot can weigh annotators by how reliable "
             "they are (its setting annotator_weights)."
+        )
+    return found
+
+
+def _checks(row: AnnotatorRow) -> list[str]:
+    found = []
+    if row.is_paused:
+        found.append("Gets no work in this project now. The Projects page says why, and lifts the pause.")
+    for alarm in row.alarms:
+        if alarm.kind == "gold":
+            found.append(
+                f"Agrees with gold on {alarm.value:.0%} of the comparisons in {count(alarm.n, 'task')}, below "
+                f"{alarm.threshold:.0%}. Go through these tasks with them; if others fail too, look at the gold itself."
+            )
+    again = row.consistency
+    if again.value is not None and again.n_items >= MIN_REPEATS and again.value < LOW_CONSISTENCY:
+        found.append(
+            f"Agrees with themselves on {again.value:.0%} of the comparisons in {count(again.n_items, 'task')} that "
+            "came twice. Perhaps these responses are hard to tell apart: look at them before you ask how they work."
         )
     return found
 

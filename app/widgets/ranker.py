@@ -19,7 +19,18 @@ from data.hygiene import BADGES
 from data.records import Assignment, Person, Project, Ranking, Task
 from data.store import Store
 from labeling.answers import by_place
-from labeling.session import HISTORY_PAGE, Ack, Answered, Work, history, keep_draft, next_work, reopen, submit
+from labeling.session import (
+    HISTORY_PAGE,
+    Ack,
+    Answered,
+    Work,
+    history,
+    item_id,
+    keep_draft,
+    next_work,
+    reopen,
+    submit,
+)
 
 KEY = "rank.ranker"
 ACKS_KEY = "rank.acks"
@@ -74,6 +85,7 @@ def surface_data(who: Person, work: Work, acks: list[Ack], *, with_drafts: bool)
         "pace_s": work.pace_s,
         "tasks": [_task_data(each, with_draft=with_drafts) for each in work.assignments],
         "waiting": {"n": work.waiting.n_with_others, "first_free_at": None if free_at is None else free_at * 1000},
+        "paused": None if work.paused is None else {"reason": work.paused.reason.value, "ask": list(work.paused.ask)},
         "acks": [{"key": ack.submission_key, "outcome": ack.outcome.value, "reason": ack.reason} for ack in acks],
     }
 
@@ -120,13 +132,13 @@ def _asks(project: Project) -> dict[str, Any]:
 
 def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
     held = {"lease_token": each.lease_token, "draft": each.draft if with_draft else None}
-    return _texts(each.task, each.display_order) | held
+    name = item_id(each.task.id, each.slot_id, each.purpose)
+    return _texts(each.task, each.display_order) | held | {"task_id": name}
 
 
 def _texts(task: Task, order: tuple[int, ...]) -> dict[str, Any]:
     shown = [task.responses[position] for position in order]
     return {
-        "task_id": task.id,
         "display_order": list(order),
         "prompt": [{"role": message["role"], "content": message["content"]} for message in task.messages],
         "facts": task.facts,
@@ -139,7 +151,7 @@ def _history_line(each: Answered) -> dict[str, Any]:
     answer = _answer(each.ranking)
     shown = ("status", "ranks", "rest", "skip_reason")
     return {name: answer[name] for name in shown} | {
-        "task_id": each.ranking.task_id,
+        "task_id": _item(each.ranking),
         "prompt": each.prompt,
         "at": each.ranking.created_at * 1000,
         "version": each.ranking.version,
@@ -148,7 +160,12 @@ def _history_line(each: Answered) -> dict[str, Any]:
 
 
 def _opened(task: Task, ranking: Ranking) -> dict[str, Any]:
-    return {"task": _texts(task, ranking.display_order), "answer": _answer(ranking), "edit_of": ranking.id}
+    shown = _texts(task, ranking.display_order) | {"task_id": _item(ranking)}
+    return {"task": shown, "answer": _answer(ranking), "edit_of": ranking.id}
+
+
+def _item(ranking: Ranking) -> str:
+    return item_id(ranking.task_id, ranking.slot_id, ranking.purpose)
 
 
 def _answer(ranking: Ranking) -> dict[str, Any]:

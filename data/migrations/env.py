@@ -6,6 +6,7 @@ from alembic import context
 
 import data.schema
 import data.schema_adjudication
+import data.schema_checks
 import data.schema_runs  # noqa: F401
 from data.columns import metadata
 

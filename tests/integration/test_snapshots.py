@@ -75,7 +75,7 @@ def test_every_answer_is_in_or_left_out_with_its_reason(store: Store, home: Home
     project = mixed_project(store)
     counts = plan_snapshot(store, project.id, SnapshotConfig()).counts
     assert counts["left_out"] == {
-        "skipped": 2, "unacceptable": 0, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1,
+        "skipped": 2, "unacceptable": 0, "all_tied": 1, "extra": 1, "replaced_by_an_edit": 1, "gold": 0, "repeat": 0,
     }  # fmt: skip
     assert counts["rankings_used"] == 10
     assert counts["rankings_late"] == 1
@@ -207,7 +207,7 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
         {"responses": ("x", *first.responses[1:])}, {"response_ids": ("x", *first.response_ids[1:])},
         {"unplaced": (1, 2)}, {"acceptable": (True, None, False)}, {"flags": (("x",), (), ())}, {"strength": 2},
         {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"}, {"preferred": (0,) * 9},
-        {"compared": (1,) * 9}, {"probabilities": (0.5,) * 9}, {"adjudicated": True},
+        {"compared": (1,) * 9}, {"probabilities": (0.5,) * 9}, {"adjudicated": True}, {"duration_ms": 1},
     ]  # fmt: skip
     assert {name for each in changed for name in each} == set(first.as_row())
     hashes = {content_hash([replace(first, **each), *groups[1:]]) for each in changed}

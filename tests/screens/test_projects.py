@@ -10,9 +10,11 @@ from factories import make_person, make_project, make_ranked_project, make_task
 from app.context import PROJECT_KEY
 from app.screens.projects import next_step
 from data.label_settings import LabelSettings
+from data.pauses import pause_annotator
 from data.projects import get_project, list_projects, project_counts
 from data.records import Role
 from data.store import Store
+from labeling.alarms import pauses
 
 FORM = "from app.screens.projects import project_form\nproject_form()"
 
@@ -144,3 +146,21 @@ def _next(store: Store, project_id: str) -> str:
 
 def _create(app: Any) -> Any:
     return next(button for button in app.button if button.key and button.key.startswith("projects.new.create."))
+
+
+def test_a_paused_annotator_is_shown_and_let_go_on(sqlite_store: Store, open_app: Any, run_lines: Any) -> None:
+    project, ann = make_project(sqlite_store), make_person(sqlite_store, name="Ann *bold*")
+    researcher = make_person(sqlite_store, Role.RESEARCHER)
+    with sqlite_store.begin() as tx:
+        pause_annotator(tx, project.id, ann.id, "gold", {"value": 0.25, "threshold": 0.7, "n": 6})
+    assert open_app(researcher, "projects").get_by_key(f"projects.paused.{project.id}").label == "1 annotator paused"
+    panel = f"from app.widgets.pauses import pauses_panel\npauses_panel({project.id!r})"
+    assert "needs the role researcher" in run_lines(ann, panel).exception[0].message
+    app = run_lines(researcher, panel)
+    assert any("Pair agreement with gold 25% on 6 tasks, below 70%" in each.value for each in app.caption)
+    [found] = pauses(sqlite_store, project.id)
+    app.get_by_key(f"pauses.note.{found.id}").set_value("we talked")
+    app.get_by_key(f"pauses.lift.{found.id}").click().run()
+    [found] = pauses(sqlite_store, project.id)
+    assert (found.lifted_by, found.note) == (researcher.id, "we talked")
+    assert "Nobody is paused" in app.caption[0].value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from factories import make_person, make_project, make_task
+from factories import make_person, make_project, make_ranking, make_task
 from hostile import HOSTILE, markdown_of
 
 from data.paths import Home
@@ -14,6 +14,7 @@ from data.prompts import add_prompts, list_prompts
 from data.records import NewPrompt, Project, Role, RunKind, RunStatus
 from data.runs import list_runs
 from data.store import Store
+from labeling.gold import list_gold
 
 TAB = "prompts.tab"
 
@@ -218,3 +219,20 @@ def _start(app: Any) -> None:
 def _n_prompts(store: Store, project: Project) -> int:
     with store.read() as tx:
         return project_counts(tx, project.id)["prompts"]
+
+
+def test_a_task_is_made_gold_by_the_researcher_s_own_ranking(sqlite_store: Store, open_app: Any) -> None:
+    researcher, project = make_person(sqlite_store, Role.RESEARCHER), make_project(sqlite_store)
+    task = make_task(sqlite_store, project)
+    app = open_app(researcher, "prompts")
+    app.query_params["prompt"] = task.prompt_id
+    app.run()
+    assert any("rank it on the Rank page first" in each.value for each in app.caption)
+    make_ranking(sqlite_store, task, researcher, [2, 1, 3])
+    app.run()
+    app.get_by_key(f"gold.make.{task.id}").click().run()
+    assert not app.exception
+    assert any("ranks 2, 1, 3" in each.value for each in app.caption)
+    assert [each.ranks for each in list_gold(sqlite_store, project.id)] == [(2, 1, 3)]
+    app.get_by_key(f"gold.unmake.{task.id}").click().run()
+    assert list_gold(sqlite_store, project.id) == []

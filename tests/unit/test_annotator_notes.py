@@ -8,13 +8,16 @@ import pytest
 
 from app.widgets.annotator_notes import notes_of, p_words
 from labeling.agreement import Share
+from labeling.alarms import Alarm, AlarmKind
 from labeling.bias import LengthBias, PositionBias
 from labeling.checks import AnnotatorRow
+from labeling.pair_agreement import PairAgreement
 
 CALM = AnnotatorRow(
     annotator_id="a", name="Ann", n_ranked=100, n_unacceptable=0, n_skipped=0, n_late=0, median_seconds=30.0, n_hasty=0,
     n_timed=100, busiest_minute=3, position=PositionBias((25.0, 25.0), (25.0, 25.0), 0.0, 1.0, 50),
-    length=LengthBias(0.5, 0.4, 0.6, 1.0, 100),
+    length=LengthBias(0.5, 0.4, 0.6, 1.0, 100), gold=PairAgreement(None, 0, 0), consistency=PairAgreement(None, 0, 0),
+    alarms=[], is_paused=False,
 )  # fmt: skip
 
 
@@ -37,6 +40,12 @@ def test_calm_work_has_no_note() -> None:
             {"position": PositionBias((10.0, 40.0), (25.0, 25.0), 18.0, 0.01, 50)},
             "Rank 1 stood 40 times at place B on the screen, 25 are expected by chance (p 0.0100)",
         ),
+        ({"is_paused": True}, "Gets no work in this project now"),
+        (
+            {"alarms": [Alarm(AlarmKind.GOLD, 0.5, 0.7, 6)]},
+            "Agrees with gold on 50% of the comparisons in 6 tasks, below 70%",
+        ),
+        ({"consistency": PairAgreement(0.59, 15, 5)}, "Agrees with themselves on 59% of the comparisons in 5 tasks"),
         ({"length": LengthBias(0.7, 0.6, 0.8, 0.001, 100)}, "Prefers the longer responses in 70% of 100 rankings"),
         ({"length": LengthBias(0.2, 0.1, 0.3, 0.001, 100)}, "Prefers the shorter responses in 80% of 100 rankings"),
     ],
@@ -50,6 +59,9 @@ def test_each_note_says_what_was_seen(changes: dict[str, object], beginning: str
     "changes",
     [
         {"n_hasty": 5},
+        {"alarms": [Alarm(AlarmKind.HASTE, 0.5, 0.2, 30)]},  # the share of hasty answers says it
+        {"consistency": PairAgreement(0.6, 15, 5)},
+        {"consistency": PairAgreement(0.0, 12, 4)},
         {"n_hasty": 2, "n_timed": 3},  # too few to say anything
         {"busiest_minute": 9},
         {"n_skipped": 40},
