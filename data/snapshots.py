@@ -78,7 +78,7 @@ PAIR_COLUMNS = pa.schema(
 )
 _UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more to say; the hash then leaves them out
     "unplaced": [], "acceptable": [], "flags": [], "quality": [], "strength": None, "comment": "", "facts": "",
-    "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
+    "duration_ms": None, "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
 }  # fmt: skip
 
 
