@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data.errors import InvalidInput
@@ -14,7 +14,11 @@ from training.encoding import Encoder, fit
 
 @dataclass(frozen=True)
 class EncodedGroup:
-    """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token."""
+    """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token.
+
+    `probabilities[i * K + j]`: how sure it is that i is better than j, where several annotators are merged; else empty.
+    `unplaced`: which i were left as "worse, in no order". `places[i]`: where response i stands in the snapshot's group.
+    """
 
     ranking_id: str
     prompt_id: str
@@ -22,6 +26,10 @@ class EncodedGroup:
     prompt_lengths: list[int]
     ranks: list[int]
     weight: float
+    probabilities: tuple[float, ...] = ()
+    unplaced: tuple[int, ...] = ()
+    strength: int | None = None
+    places: tuple[int, ...] = ()
 
     @property
     def n_responses(self) -> int:
@@ -56,7 +64,7 @@ def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
     if not train:
         raise InvalidInput("the snapshot's training side has no ranking with a pair; rank more prompts")
     mean = sum(group.weight for group in train) / len(train)
-    scaled = {side: [_with_weight(group, group.weight / mean) for group in groups] for side, groups in sides.items()}
+    scaled = {side: [replace(group, weight=group.weight / mean) for group in groups] for side, groups in sides.items()}
     return Encoded(scaled[Split.TRAIN], scaled[Split.EVAL], counts)
 
 
@@ -66,9 +74,9 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
     except InvalidInput:
         counts["prompts_refused"] += 1
         return None
-    kept: dict[tuple[int, ...], tuple[int, int]] = {}
+    kept: dict[tuple[int, ...], tuple[int, int]] = {}  # token ids -> (length of the prompt, place)
     is_prompt_cut = False
-    for text, rank in zip(group.responses, group.ranks, strict=True):
+    for place, text in enumerate(group.responses):
         fitted = fit(prompt, encoder.response_ids(text), max_length)
         is_prompt_cut |= fitted.is_prompt_cut
         counts["responses_cut"] += fitted.is_response_cut
@@ -76,9 +84,10 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         if key in kept:
             counts["responses_same_when_cut"] += 1
         else:
-            kept[key] = (len(fitted.prompt), rank)
+            kept[key] = (len(fitted.prompt), place)
     counts["prompts_cut"] += is_prompt_cut
-    ranks = [rank for _, rank in kept.values()]
+    places = [place for _, place in kept.values()]
+    ranks = [group.ranks[place] for place in places]
     if len(set(ranks)) < 2:
         counts["groups_without_pair"] += 1
         return None
@@ -89,8 +98,7 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         prompt_lengths=[length for length, _ in kept.values()],
         ranks=ranks,
         weight=group.weight,
+        unplaced=tuple(i for i, place in enumerate(places) if place in group.unplaced),
+        strength=group.strength,
+        places=tuple(places),
     )
-
-
-def _with_weight(group: EncodedGroup, weight: float) -> EncodedGroup:
-    return EncodedGroup(group.ranking_id, group.prompt_id, group.sequences, group.prompt_lengths, group.ranks, weight)

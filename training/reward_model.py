@@ -1,8 +1,8 @@
-"""The reward run: a pairwise ranking loss over whole rankings, one forward pass per response, on TRL's RewardTrainer.
+"""The reward run: a ranking loss over whole rankings, on TRL's RewardTrainer.
 
-All K responses of a prompt stay in one batch element (Ouyang et al. 2022, section 3.5). After training the scores are
-shifted so that their mean over SFT responses is 0; the shift is a number beside the model, because plain transformers
-drops a bias in the head.
+All K responses of a prompt stay in one batch element (Ouyang et al. 2022, section 3.5), in one sequence that reads the
+prompt once where the model allows it. After training the scores are shifted so that their mean over SFT responses is
+0; the shift is a number beside the model, because plain transformers drops a bias in the head.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from datasets import Dataset
 from peft import TaskType
-from torch import Tensor
 from trl import RewardConfig as TRLRewardConfig
-from trl import RewardTrainer
 
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
 from training.encoding import PADDING, Encoder
-from training.hf import EveryStep, ReportingTrainer, common_arguments, merged, warmup_steps, with_adapter
+from training.hf import EveryStep, common_arguments, merged, warmup_steps, with_adapter
 from training.maths.losses import ranking_loss
 from training.models import (
     ADAPTER_FOLDER,
@@ -40,8 +38,11 @@ from training.models import (
     versions,
     write_json,
 )
+from training.ranking_trainer import METRIC_NAMES, RankingTrainer, as_batch
 from training.reporter import Reporter
-from training.scorer import RewardInfo, pad_right, pooled_scores, score_sequences
+from training.scorer import RewardInfo, score_groups, score_sequences
+from training.shared_prompts import check_shared_prompts
+from training.targets import Objective
 
 MIN_LR_SHARE = 0.1
 
@@ -53,71 +54,6 @@ class Evaluation(NamedTuple):
     pair_accuracy: float
     exact_order: float
     length_accuracy: float
-
-
-class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
-    """TRL's RewardTrainer with whole rankings as batch elements.
-
-    Loss and figures are means over all rankings, and all scores, of a step: how it is cut into micro-batches, and that
-    the last one may be smaller, changes nothing.
-    """
-
-    centring = 0.0
-    loss_is_scaled_for_ga = True  # by compute_loss
-    _step_scores: list[Tensor]
-
-    def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
-        return dataset  # it holds token ids already
-
-    def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], _device: Any) -> int:
-        self._step_scores = []
-        return sum(len(inputs["weights"]) for inputs in batch_samples)
-
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: int | None = None,
-    ) -> Any:
-        """One micro-batch's part of the step's ranking loss; figures are kept until the next log."""
-        scores = pooled_scores(model, inputs["input_ids"], inputs["attention_mask"])
-        result = ranking_loss(scores, inputs["ranks"], inputs["groups"], inputs["weights"], self.centring)
-        loss = result.loss * (result.n_groups / (num_items_in_batch or result.n_groups))
-        self._step_scores.append(scores.detach())
-        together = torch.cat(self._step_scores)
-        figures = self._metrics["train"]
-        figures["pair_accuracy"] += [result.pair_accuracy.item()] * result.n_groups
-        figures["score_mean"], figures["score_std"] = [together.mean().item()], [together.std(correction=0).item()]
-        return (loss, {"scores": scores}) if return_outputs else loss
-
-
-METRIC_NAMES = {
-    "loss": "reward/loss",
-    "pair_accuracy": "reward/pair_accuracy",
-    "score_mean": "reward/score_mean",
-    "score_std": "reward/score_std",
-    "grad_norm": "reward/grad_norm",
-    "learning_rate": "reward/learning_rate",
-}
-
-
-class GroupCollator:
-    """Rankings to one batch: all responses padded together, with the ranking that each belongs to."""
-
-    def __init__(self, pad_id: int) -> None:
-        self._pad_id = pad_id
-
-    def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        sequences = [sequence for example in examples for sequence in example["sequences"]]
-        ids, attention = pad_right(sequences, self._pad_id)
-        return {
-            "input_ids": ids,
-            "attention_mask": attention,
-            "groups": torch.tensor([place for place, each in enumerate(examples) for _ in each["sequences"]]),
-            "ranks": torch.tensor([rank for example in examples for rank in example["ranks"]]),
-            "weights": torch.tensor([example["weight"] for example in examples]),
-        }
 
 
 def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
@@ -134,13 +70,13 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
 
     def evaluate(step: int) -> None:
         if encoded.held_out and (step % config.eval_every == 0 or step == trainer.state.max_steps):
-            _report_evaluation(trainer, encoded.held_out, encoder, machine, step)
+            _report_evaluation(trainer, encoded.held_out, step)
 
     if encoded.held_out and not reporter.checkpoint_folders():
-        _report_evaluation(trainer, encoded.held_out, encoder, machine, 0)
+        _report_evaluation(trainer, encoded.held_out, 0)
     trainer.add_callback(EveryStep(evaluate))
     trainer.train_or_resume()
-    final = evaluate_groups(trainer.model, encoded.held_out, encoder, machine, 16) if encoded.held_out else None
+    final = evaluate_groups(encoded.held_out, _scores(trainer, encoded.held_out)) if encoded.held_out else None
     info = _save(trainer.model, config, reporter, machine, source, encoder, encoded.train)
     return {
         "shift": info.shift,
@@ -152,24 +88,33 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     }
 
 
-def evaluate_groups(
-    classifier: Any, groups: Sequence[EncodedGroup], encoder: Encoder, machine: Machine, batch_size: int
-) -> Evaluation:
-    """Score held-out rankings and compare with people. The length baseline ranks the longer response first."""
-    sequences = [sequence for group in groups for sequence in group.sequences]
-    every_score = score_sequences(classifier, sequences, encoder.pad_id, machine, batch_size)
+def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> Evaluation:
+    """Compare held-out scores with people. The length baseline ranks the longer response first."""
+    plain = Objective()
     losses, accuracies, by_length, n_exact = [], [], [], 0
-    parts = torch.split(every_score, [group.n_responses for group in groups])
-    for group, scores in zip(groups, parts, strict=True):
+    for group, given in zip(groups, scores, strict=True):
         ranks, alone = torch.tensor(group.ranks), torch.zeros(group.n_responses, dtype=torch.long)
+        sure = plain.preferences(group)
         lengths = [len(ids) - start for ids, start in zip(group.sequences, group.prompt_lengths, strict=True)]
-        found = ranking_loss(scores, ranks, alone)
+        found = ranking_loss(given, ranks, alone, preferences=sure)
         losses.append(float(found.loss))
         accuracies.append(float(found.pair_accuracy))
-        by_length.append(float(ranking_loss(torch.tensor(lengths).float(), ranks, alone).pair_accuracy))
-        in_order = scores[:, None] > scores[None, :]
-        n_exact += bool(in_order[ranks[:, None] < ranks[None, :]].all())
+        longer = ranking_loss(torch.tensor(lengths).float(), ranks, alone, preferences=sure)
+        by_length.append(float(longer.pair_accuracy))
+        in_order = given[:, None] > given[None, :]
+        n_exact += bool(in_order[sure > sure.T].all())
     return Evaluation(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
+
+
+def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[torch.Tensor]:
+    return score_groups(
+        trainer.model,
+        groups,
+        trainer.pad_id,
+        trainer.machine,
+        trainer.micro_batch_tokens,
+        is_shared=trainer.is_shared,
+    )
 
 
 def _make_trainer(
@@ -193,12 +138,10 @@ def _make_trainer(
     else:
         encoder.tokenizer.pad_token_id = encoder.pad_id
     model = with_adapter(model, config, TaskType.SEQ_CLS)
-    micro = min(config.micro_batch_prompts, config.batch_prompts)
     arguments = TRLRewardConfig(
         **common_arguments(config, reporter, machine),
         num_train_epochs=config.epochs,
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=config.batch_prompts // micro,
+        per_device_train_batch_size=config.batch_prompts,
         learning_rate=peak_learning_rate(config),
         weight_decay=config.weight_decay,
         warmup_steps=warmup_steps(config.warmup_share, len(encoded.train), config.batch_prompts, config.epochs),
@@ -206,22 +149,29 @@ def _make_trainer(
         lr_scheduler_kwargs={"min_lr_rate": MIN_LR_SHARE},
         max_length=None,
     )
-    rows = [{"sequences": group.sequences, "ranks": group.ranks, "weight": group.weight} for group in encoded.train]
     trainer = RankingTrainer(
         model=model,
         args=arguments,
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=Dataset.from_dict({"place": range(len(encoded.train))}),
         processing_class=encoder.tokenizer,
-        data_collator=GroupCollator(encoder.pad_id),
+        data_collator=as_batch,
     )
-    trainer.reporter, trainer.metric_names, trainer.centring = reporter, METRIC_NAMES, config.centring
+    trainer.reporter, trainer.metric_names, trainer.objective = reporter, METRIC_NAMES, Objective.of(config)
+    trainer.groups, trainer.pad_id, trainer.machine = encoded.train, encoder.pad_id, machine
+    trainer.micro_batch_tokens = config.micro_batch_tokens
+    trainer.is_shared = config.share_prompts and _may_share(trainer, config.max_length)
     return trainer
 
 
-def _report_evaluation(
-    trainer: RankingTrainer, groups: list[EncodedGroup], encoder: Encoder, machine: Machine, step: int
-) -> None:
-    figures = evaluate_groups(trainer.model, groups, encoder, machine, 16)
+def _may_share(trainer: RankingTrainer, max_length: int) -> bool:
+    """Ask the model whether prompts can be shared, and record its answer."""
+    found = check_shared_prompts(trainer.model, trainer.groups, trainer.pad_id, max_length)
+    trainer.reporter.event("shared_prompts" if found.holds else "prompts_not_shared", **found._asdict())
+    return found.holds
+
+
+def _report_evaluation(trainer: RankingTrainer, groups: list[EncodedGroup], step: int) -> None:
+    figures = evaluate_groups(groups, _scores(trainer, groups))
     metrics = {f"reward/held_out_{name}": value for name, value in figures._asdict().items()}
     trainer.reporter.step(step, trainer.state.max_steps or None, metrics)
 

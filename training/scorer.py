@@ -15,6 +15,7 @@ from torch import Tensor
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Messages
+from training.dataset import EncodedGroup
 from training.encoding import Encoder, Fitted, fit
 from training.models import (
     ADAPTER_FOLDER,
@@ -26,6 +27,7 @@ from training.models import (
     weights_hash,
 )
 from training.models import load_encoder as _load_encoder
+from training.packing import Packed, cut_in_lots, pack_rows, rows_of
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +70,37 @@ def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
     lengths = attention.sum(1)
     if int(lengths.min()) == 0:
         raise ValueError("a text without a token has no score")
-    inner = classifier.get_base_model() if hasattr(classifier, "get_base_model") else classifier
+    inner = bare(classifier)
     hidden = inner.base_model(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
-    last = hidden[torch.arange(len(ids), device=ids.device), lengths - 1]
-    with torch.autocast(ids.device.type, enabled=False):
-        scores: Tensor = inner.score(last.float()).squeeze(-1)
+    return _read(inner, hidden[torch.arange(len(ids), device=ids.device), lengths - 1])
+
+
+def packed_scores(classifier: Any, packed: Packed) -> Tensor:
+    """The same for a batch in which the responses to a prompt share it: raw scores (N,) float32. Gradients flow."""
+    inner = bare(classifier)
+    hidden = inner.base_model(
+        input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
+    ).last_hidden_state
+    return _read(inner, hidden[packed.rows, packed.ends])
+
+
+def group_scores(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, *, is_shared: bool) -> Tensor:
+    """Raw scores (N,) float32 of all responses of some rankings, in one forward pass. Gradients flow."""
+    device = next(classifier.parameters()).device
+    if is_shared:
+        return packed_scores(classifier, pack_rows(rows_of(groups), pad_id).to(device))
+    ids, attention = pad_right([sequence for group in groups for sequence in group.sequences], pad_id)
+    return pooled_scores(classifier, ids.to(device), attention.to(device))
+
+
+def bare(classifier: Any) -> Any:
+    """The classifier without the wrapper of its adapters, which stay in it."""
+    return classifier.get_base_model() if hasattr(classifier, "get_base_model") else classifier
+
+
+def _read(inner: Any, hidden: Tensor) -> Tensor:
+    with torch.autocast(hidden.device.type, enabled=False):
+        scores: Tensor = inner.score(hidden.float()).squeeze(-1)
     return scores
 
 
@@ -99,6 +127,21 @@ def score_sequences(
             batch = pooled_scores(classifier, ids.to(machine.device), attention.to(machine.device))
         scores[places] = batch.cpu()
     return scores
+
+
+@torch.no_grad()
+def score_groups(
+    classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, machine: Machine, budget: int, *, is_shared: bool
+) -> list[Tensor]:
+    """Raw scores of each ranking's responses, (K,) float32 each, in lots of at most `budget` tokens."""
+    found: list[Tensor] = [torch.empty(0)] * len(groups)
+    for lot in cut_in_lots(groups, budget, is_shared=is_shared):
+        chosen = [groups[place] for place in lot]
+        with machine.autocast():
+            scores = group_scores(classifier, chosen, pad_id, is_shared=is_shared).cpu()
+        for place, part in zip(lot, torch.split(scores, [each.n_responses for each in chosen]), strict=True):
+            found[place] = part
+    return found
 
 
 class Scorer:

@@ -36,7 +36,7 @@ CHAOS = Path(__file__).resolve().parents[1] / "chaos"
 ROOT = Path(__file__).resolve().parents[2]
 Queue = Callable[[], Run]
 
-REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_prompts": 1, "learning_rate": 3e-3, "eval_every": 3}
+REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_tokens": 1, "learning_rate": 3e-3, "eval_every": 3}
 FINETUNE = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 3e-3}
 PPO = {"iterations": 7, "learning_rate": 3e-3, "critic_learning_rate": 3e-3, "kl_target": 1.0, "kl_horizon": 40}
 
