@@ -119,6 +119,9 @@ class RewardConfig(TrainConfig):
     margin_size: float = option(1.0, "the margin between the first and the last rank, or at the greatest strength",
                                 min=0.0, group=ALGORITHM)  # fmt: skip
     centring: float = option(0.0, "weight of the squared mean score of a prompt in the loss", min=0.0, group=ALGORITHM)
+    instant_texts: int = option(4096, "at most so many responses are read by the frozen model for the report's first "
+                                "baseline and learning curve; 0: none", unit="responses", min=0,
+                                group=MACHINE)  # fmt: skip
     eval_every: int = option(25, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
 
     def __post_init__(self) -> None:
@@ -233,6 +236,16 @@ class CompareConfig(CutGenerationConfig):
     max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig(MachineConfig):
+    """Read all responses of a project once with the frozen model, for the instant reward model."""
+
+    model: str = option("", "the model that reads: 'demo', a folder, a hub id, or run:ID; empty: the one that was "
+                        "sampled")  # fmt: skip
+    max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
+    batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1, group=MACHINE)
+
+
 # Peak learning rates: with adapters, and for every weight. Sources: docs/design.md, "Defaults".
 LEARNING_RATES: dict[type, tuple[float, float]] = {
     RewardConfig: (1e-4, 9e-6),
@@ -265,4 +278,5 @@ CONFIGS: dict[RunKind, type] = {
     RunKind.DPO: DPOConfig,
     RunKind.SCORE: ScoreConfig,
     RunKind.COMPARE: CompareConfig,
+    RunKind.FEATURES: FeaturesConfig,
 }

@@ -21,6 +21,7 @@ from trl import RewardConfig as TRLRewardConfig
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
 from training.encoding import PADDING, Encoder
+from training.held_out import Reported
 from training.hf import EveryStep, common_arguments, merged, warmup_steps, with_adapter
 from training.maths.losses import ranking_loss
 from training.models import (
@@ -76,8 +77,12 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         _report_evaluation(trainer, encoded.held_out, 0)
     trainer.add_callback(EveryStep(evaluate))
     trainer.train_or_resume()
-    final = evaluate_groups(encoded.held_out, _scores(trainer, encoded.held_out)) if encoded.held_out else None
+    held_out = _scores(trainer, encoded.held_out)
+    final = evaluate_groups(encoded.held_out, held_out) if encoded.held_out else None
     info = _save(trainer.model, config, reporter, machine, source, encoder, encoded.train)
+    if encoded.held_out:
+        shifted = [scores - info.shift for scores in held_out]
+        report = Reported(folder, encoded).report(shifted, config, reporter, source, encoder, machine)
     return {
         "shift": info.shift,
         "score_std": info.std,
@@ -85,6 +90,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         "held_out": final._asdict() if final else None,
         "model": source.name,
         "base_revision": source.revision,
+        "verdicts": report["verdicts"] if encoded.held_out else [],
     }
 
 

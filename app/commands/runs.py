@@ -47,6 +47,7 @@ _TRAIN_HELP = {
 
 def add_words(words: Any) -> None:
     _add_sample(words)
+    _add_features(words)
     _add_train(words)
     _add_runs(words)
     parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
@@ -65,6 +66,15 @@ def _add_sample(words: Any) -> None:
         "--model", default=DEMO_MODEL, metavar="M", help="'demo' (the default), a folder, a hub id, or run:ID"
     )
     add_set(parser, "the run, listed below; k is the project's unless it is set")
+    parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _add_features(words: Any) -> None:
+    config = CONFIGS[RunKind.FEATURES]
+    help = "read a project's responses once with the frozen model, for the instant reward model"
+    parser = add_word(words, "features", features, help, epilog=_fields_page([("fields", field_lines(config))]))
+    parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
+    add_set(parser, "the run, listed below")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
 
@@ -107,6 +117,13 @@ def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
     base = {"model": arguments.model, "k": project.k}
     config: Any = from_words(CONFIGS[RunKind.SAMPLE], arguments.fields, base)
     run = queue_run(context.store, RunKind.SAMPLE, config, project_id=project.id)
+    return _queued(context, run, arguments.wait)
+
+
+def features(arguments: argparse.Namespace, context: Context) -> Outcome:
+    project = context.project(arguments.project)
+    config: Any = from_words(CONFIGS[RunKind.FEATURES], arguments.fields)
+    run = queue_run(context.store, RunKind.FEATURES, config, project_id=project.id)
     return _queued(context, run, arguments.wait)
 
 
