@@ -10,6 +10,7 @@ from app.widgets.frontier import show_frontier
 from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.problems import plain
+from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.words import KIND_WORDS, run_name, short_id
@@ -19,6 +20,7 @@ from data.runs import get_run, list_runs
 
 KEY = "runs"
 TABS = ("Curves", "Samples", "Events", "Configuration", "Log")
+REPORT = "Report"  # of a reward run that has ended
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
 WRITERS = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
 
@@ -119,11 +121,14 @@ def _one(run_id: str) -> None:
 
 
 def _tabs(run: Run) -> None:
-    tabs = dict(zip(TABS, st.tabs(TABS, key=f"{KEY}.tab", bind="query-params"), strict=True))
+    names = [REPORT, *TABS] if report_path(run) else list(TABS)
+    tabs = dict(zip(names, st.tabs(names, key=f"{KEY}.tab", bind="query-params"), strict=True))
     open_tab = next(name for name, tab in tabs.items() if tab.open)
     is_active = not look(run.id).run.status.is_final
     with tabs[open_tab]:
-        if open_tab == "Curves":
+        if open_tab == REPORT:
+            show_report(run)
+        elif open_tab == "Curves":
             live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
             if run.kind is RunKind.PPO and not is_active:
                 show_frontier(run.id)
