@@ -67,7 +67,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
     encoded = encode_snapshot(folder, encoder, config.max_length)
     reporter.event("data", train=len(encoded.train), held_out=len(encoded.held_out), **dict(encoded.counts))
-    trainer = _make_trainer(config, reporter, machine, source, encoder, encoded)
+    trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
 
     def evaluate(step: int) -> None:
         if encoded.held_out and (step % config.eval_every == 0 or step == trainer.state.max_steps):
@@ -123,7 +123,7 @@ def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[tor
     )
 
 
-def _make_trainer(
+def make_trainer(
     config: RewardConfig,
     reporter: Reporter,
     machine: Machine,
