@@ -71,7 +71,7 @@ PAIR_COLUMNS = pa.schema(
 class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
-    From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `comment`.
     """
 
     ranking_id: str

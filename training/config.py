@@ -99,6 +99,11 @@ class TrainConfig(MachineConfig):
 class RewardConfig(TrainConfig):
     """Train a pairwise reward model on whole rankings (Ouyang et al. 2022, section 3.5)."""
 
+    train: bool = option(True, "no: measure a reward model that was trained elsewhere, as it is, and give it a zero")
+    facts: bool = option(False, "the reward model reads a prompt's reference facts, after its last message")
+    heads: int = option(1, "heads over one model, each on the rankings weighed anew at random; their mean scores, and "
+                        "their spread says how sure it is", min=1, max=32, group=ALGORITHM)  # fmt: skip
+    layers: int = option(0, "only the first layers of the model; 0: all", unit="layers", min=0)
     epochs: int = option(1, "passes over the rankings; more than one overfits", min=1, max=100, group=OPTIMISER)
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
     micro_batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1,
@@ -221,6 +226,7 @@ class ScoreConfig(MachineConfig):
     """Score prompts with responses from a file by a reward model."""
 
     input_file: str = option("", "rows with a prompt and its responses")
+    centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 
 

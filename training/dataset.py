@@ -9,7 +9,7 @@ from pathlib import Path
 from data.errors import InvalidInput
 from data.records import Split
 from data.snapshots import Group, read_groups
-from training.encoding import Encoder, fit
+from training.encoding import Encoder, fit, with_facts
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Encoded:
     counts: Counter[str]
 
 
-def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
+def encode_snapshot(folder: Path, encoder: Encoder, max_length: int, *, reads_facts: bool = False) -> Encoded:
     """Encode the groups of the snapshot in `folder`, each sequence within `max_length` tokens.
 
     A response that became the same as an earlier one by being cut is left out of its group; a group without a pair is
@@ -57,7 +57,10 @@ def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
     )
     sides: dict[Split, list[EncodedGroup]] = {Split.TRAIN: [], Split.EVAL: []}
     for group in read_groups(folder):
-        encoded = _encode(group, encoder, max_length, counts)
+        read = replace(group, messages=with_facts(group.messages, group.facts)) if reads_facts else group
+        if reads_facts:
+            counts["prompts_with_facts"] += bool(group.facts)
+        encoded = _encode(read, encoder, max_length, counts)
         if encoded is not None:
             sides[group.split].append(encoded)
     train = sides[Split.TRAIN]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -44,6 +46,7 @@ class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
     pad_id: int
     micro_batch_tokens: int
     is_shared: bool
+    head_weights: Tensor  # (groups, heads): how much each ranking counts for each head
     loss_is_scaled_for_ga = True
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
@@ -52,20 +55,33 @@ class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
     def training_step(self, model: Any, inputs: dict[str, list[int]], _n: Any = None) -> Tensor:
         """Gradients of the step's loss, lot by lot; returns the loss."""
         model.train()
-        groups = [self.groups[place] for place in inputs["places"]]
+        groups, weights = [self.groups[place] for place in inputs["places"]], self.head_weights[inputs["places"]]
         total, accuracy, scores = torch.zeros((), device=self.machine.device), 0.0, list[Tensor]()
         for lot in cut_in_lots(groups, self.micro_batch_tokens, is_shared=self.is_shared):
             chosen = [groups[place] for place in lot]
             with self.machine.autocast():
                 found = group_scores(model, chosen, self.pad_id, is_shared=self.is_shared)
-            result = self.objective(found, chosen)
-            loss = result.loss * (result.n_groups / len(groups))
-            self.accelerator.backward(loss)
-            total += loss.detach()
-            accuracy += float(result.pair_accuracy) * result.n_groups / len(groups)
+            loss, right = self._loss(found, chosen, weights[lot])
+            share = len(chosen) / len(groups)
+            self.accelerator.backward(loss * share)
+            total += loss.detach() * share
+            accuracy += right * share
             scores.append(found.detach())
         together = torch.cat(scores)
         figures = {"score_mean": together.mean().item(), "score_std": together.std(correction=0).item()}
         for name, value in (figures | {"pair_accuracy": accuracy}).items():
             self._metrics["train"][name] = [value]
         return total
+
+    def _loss(self, scores: Tensor, groups: list[EncodedGroup], weights: Tensor) -> tuple[Tensor, float]:
+        """Loss and pair accuracy, means over the heads; every group has a pair, or it would not be here."""
+        if scores.ndim == 1:
+            result = self.objective(scores, groups)
+            return result.loss, float(result.pair_accuracy)
+        results = [
+            self.objective(scores[:, head], [replace(each, weight=each.weight * float(weights[place, head]))
+                                             for place, each in enumerate(groups)])
+            for head in range(scores.shape[1])
+        ]  # fmt: skip
+        loss = torch.stack([each.loss for each in results]).mean()
+        return loss, fmean(float(each.pair_accuracy) for each in results)

@@ -7,9 +7,8 @@ prompt once where the model allows it. After training the scores are shifted so 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -18,30 +17,30 @@ from datasets import Dataset
 from peft import TaskType
 from trl import RewardConfig as TRLRewardConfig
 
+from data.errors import InvalidInput
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup, encode_snapshot
 from training.encoding import PADDING, Encoder
 from training.held_out import Reported
-from training.hf import EveryStep, common_arguments, merged, warmup_steps, with_adapter
+from training.hf import EveryStep, common_arguments, warmup_steps, with_adapter
 from training.maths.losses import ranking_loss
+from training.model_card import CARD, model_card
 from training.models import (
-    ADAPTER_FOLDER,
     MODEL_FOLDER,
-    REWARD_FILE,
     Machine,
     ModelSource,
     find_model,
     fitting_length,
+    is_classifier,
     load_classifier,
     load_encoder,
-    save_model,
     set_up_machine,
     versions,
-    write_json,
 )
 from training.ranking_trainer import METRIC_NAMES, RankingTrainer, as_batch
 from training.reporter import Reporter
-from training.scorer import RewardInfo, score_groups, score_sequences
+from training.save_reward import save_reward_model
+from training.scorer import score_groups
 from training.shared_prompts import check_shared_prompts
 from training.targets import Objective
 
@@ -62,10 +61,12 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
+    if not config.train:
+        config = _as_it_is(config, source)
     encoder = load_encoder(source)
     folder = reporter.home.snapshot_folder(reporter.run.snapshot_id or "")
     config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
-    encoded = encode_snapshot(folder, encoder, config.max_length)
+    encoded = encode_snapshot(folder, encoder, config.max_length, reads_facts=config.facts)
     reporter.event("data", train=len(encoded.train), held_out=len(encoded.held_out), **dict(encoded.counts))
     trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
 
@@ -76,13 +77,17 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     if encoded.held_out and not reporter.checkpoint_folders():
         _report_evaluation(trainer, encoded.held_out, 0)
     trainer.add_callback(EveryStep(evaluate))
-    trainer.train_or_resume()
+    if config.train:
+        trainer.train_or_resume()
     held_out = _scores(trainer, encoded.held_out)
     final = evaluate_groups(encoded.held_out, held_out) if encoded.held_out else None
-    info = _save(trainer.model, config, reporter, machine, source, encoder, encoded.train)
+    info = save_reward_model(trainer, config, reporter, source, encoder)
+    report = None
     if encoded.held_out:
         shifted = [scores - info.shift for scores in held_out]
         report = Reported(folder, encoded).report(shifted, config, reporter, source, encoder, machine)
+    card = model_card(info, reporter.run.id, reporter.run.snapshot_id, report)
+    (reporter.folder / MODEL_FOLDER / CARD).write_text(card, encoding="utf-8")
     return {
         "shift": info.shift,
         "score_std": info.std,
@@ -90,8 +95,15 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         "held_out": final._asdict() if final else None,
         "model": source.name,
         "base_revision": source.revision,
-        "verdicts": report["verdicts"] if encoded.held_out else [],
+        "verdicts": report["verdicts"] if report else [],
     }
+
+
+def _as_it_is(config: RewardConfig, source: ModelSource) -> RewardConfig:
+    """The configuration of a run that trains nothing. Raises InvalidInput for a model without a head."""
+    if not is_classifier(source):
+        raise InvalidInput(f"model {source.name!r} is no reward model, and train = false trains none; name one")
+    return replace(config, adapter="full", heads=1, layers=0)
 
 
 def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> Evaluation:
@@ -113,7 +125,8 @@ def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tenso
 
 
 def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[torch.Tensor]:
-    return score_groups(
+    """Raw scores of each ranking's responses; of several heads, their mean."""
+    found = score_groups(
         trainer.model,
         groups,
         trainer.pad_id,
@@ -121,6 +134,7 @@ def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[tor
         trainer.micro_batch_tokens,
         is_shared=trainer.is_shared,
     )
+    return [scores if scores.ndim == 1 else scores.mean(1) for scores in found]
 
 
 def make_trainer(
@@ -132,7 +146,8 @@ def make_trainer(
     encoded: Encoded,
 ) -> RankingTrainer:
     is_lora = config.adapter == "lora"
-    model = load_classifier(source, machine.frozen_dtype if is_lora else torch.float32, encoder.pad_id)
+    dtype = machine.frozen_dtype if is_lora else torch.float32
+    model = load_classifier(source, dtype, encoder.pad_id, heads=config.heads, layers=config.layers)
     if (
         encoder.is_pad_shared
     ):  # plain transformers finds the last token by the padding, which must be a token of its own
@@ -164,9 +179,17 @@ def make_trainer(
     )
     trainer.reporter, trainer.metric_names, trainer.objective = reporter, METRIC_NAMES, Objective.of(config)
     trainer.groups, trainer.pad_id, trainer.machine = encoded.train, encoder.pad_id, machine
-    trainer.micro_batch_tokens = config.micro_batch_tokens
+    trainer.micro_batch_tokens, trainer.head_weights = config.micro_batch_tokens, _head_weights(config, encoded.train)
     trainer.is_shared = config.share_prompts and _may_share(trainer, config.max_length)
     return trainer
+
+
+def _head_weights(config: RewardConfig, groups: Sequence[EncodedGroup]) -> torch.Tensor:
+    """(groups, heads): weights of the Bayesian bootstrap (Rubin 1981), drawn for each prompt and head, mean 1."""
+    prompts = {each: place for place, each in enumerate(dict.fromkeys(group.prompt_id for group in groups))}
+    generator = torch.Generator().manual_seed(config.seed)
+    drawn = torch.empty(len(prompts), config.heads).exponential_(generator=generator)
+    return drawn[[prompts[group.prompt_id] for group in groups]]
 
 
 def _may_share(trainer: RankingTrainer, max_length: int) -> bool:
@@ -180,36 +203,3 @@ def _report_evaluation(trainer: RankingTrainer, groups: list[EncodedGroup], step
     figures = evaluate_groups(groups, _scores(trainer, groups))
     metrics = {f"reward/held_out_{name}": value for name, value in figures._asdict().items()}
     trainer.reporter.step(step, trainer.state.max_steps or None, metrics)
-
-
-def _save(
-    model: Any,
-    config: RewardConfig,
-    reporter: Reporter,
-    machine: Machine,
-    source: ModelSource,
-    encoder: Encoder,
-    train: list[EncodedGroup],
-) -> RewardInfo:
-    """Save the adapter where there is one, then the whole model with its zero and scale on SFT responses."""
-    is_lora = config.adapter == "lora"
-    if is_lora:
-        model.save_pretrained(reporter.folder / ADAPTER_FOLDER, save_embedding_layers=False)
-    whole = merged(model).to(machine.device).eval()
-    sequences = [sequence for group in train for sequence in group.sequences]
-    chosen = random.Random(config.seed).sample(sequences, min(config.normalise_on, len(sequences)))
-    scores = score_sequences(whole, chosen, encoder.pad_id, machine, 16)
-    info = RewardInfo(
-        shift=float(scores.mean()),
-        std=float(scores.std(correction=0)),
-        n=len(chosen),
-        max_length=config.max_length,
-        template_hash=encoder.template_hash,
-        vocabulary_hash=encoder.vocabulary_hash,
-        base_model=source.name,
-        base_revision=source.revision,
-        has_adapter=is_lora,
-    )
-    save_model(whole, encoder.tokenizer, reporter.folder / MODEL_FOLDER)
-    write_json(reporter.folder / MODEL_FOLDER / REWARD_FILE, asdict(info))
-    return info

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Messages
 from training.dataset import EncodedGroup
-from training.encoding import Encoder, Fitted, fit
+from training.encoding import Encoder, Fitted, fit, with_facts
 from training.models import (
     ADAPTER_FOLDER,
     MODEL_FOLDER,
@@ -29,6 +30,7 @@ from training.models import (
 from training.models import load_encoder as _load_encoder
 from training.packing import Packed, cut_in_lots, pack_rows, rows_of
 
+HEADS_FILE = "heads.safetensors"
 log = logging.getLogger(__name__)
 
 
@@ -36,7 +38,8 @@ log = logging.getLogger(__name__)
 class RewardInfo:
     """What is stored beside a reward model: its zero, its scale, and what its texts must look like.
 
-    shift: mean raw score of the SFT responses, taken from every score. std: their standard deviation.
+    shift: mean raw score of the SFT responses, taken from every score. std: their standard deviation. reads_facts: it
+    was trained to see a prompt's reference facts. n_heads: of the ensemble, whose mean is the model's head.
     """
 
     shift: float
@@ -48,6 +51,8 @@ class RewardInfo:
     base_model: str
     base_revision: str
     has_adapter: bool
+    reads_facts: bool = False
+    n_heads: int = 1
 
 
 def read_reward_info(folder: Path) -> RewardInfo:
@@ -62,10 +67,10 @@ def read_reward_info(folder: Path) -> RewardInfo:
 
 
 def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
-    """Raw scores (N,) float32, read at each row's last attended token; ids, attention: (N, S), padded on the right.
+    """Raw scores (N,) float32, or (N, m) of m heads, read at each row's last attended token.
 
-    The place comes from the mask, not from the ids, and the head computes in float32: in bf16 close scores become
-    ties. Gradients flow. Raises ValueError for a row without a token.
+    ids, attention: (N, S), padded on the right. The place comes from the mask, not from the ids, and the head computes
+    in float32: in bf16 close scores become ties. Gradients flow. Raises ValueError for a row without a token.
     """
     lengths = attention.sum(1)
     if int(lengths.min()) == 0:
@@ -100,8 +105,8 @@ def bare(classifier: Any) -> Any:
 
 def _read(inner: Any, hidden: Tensor) -> Tensor:
     with torch.autocast(hidden.device.type, enabled=False):
-        scores: Tensor = inner.score(hidden.float()).squeeze(-1)
-    return scores
+        scores: Tensor = inner.score(hidden.float())
+    return scores.squeeze(-1) if scores.shape[-1] == 1 else scores
 
 
 def pad_right(sequences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
@@ -117,15 +122,18 @@ def pad_right(sequences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, 
 def score_sequences(
     classifier: Any, sequences: Sequence[Sequence[int]], pad_id: int, machine: Machine, batch_size: int
 ) -> Tensor:
-    """Raw scores (N,) float32 of token sequences, in batches of similar length."""
-    scores = torch.zeros(len(sequences))
+    """Raw scores (N,) float32, or (N, m) of m heads, of token sequences, in batches of similar length."""
+    parts: list[Tensor] = [torch.zeros(0)]
     order = sorted(range(len(sequences)), key=lambda place: len(sequences[place]))
     for start in range(0, len(order), batch_size):
         places = order[start : start + batch_size]
         ids, attention = pad_right([sequences[place] for place in places], pad_id)
         with machine.autocast():
             batch = pooled_scores(classifier, ids.to(machine.device), attention.to(machine.device))
-        scores[places] = batch.cpu()
+        parts.append(batch.cpu())
+    together = torch.cat(parts[1:] or parts)
+    scores = torch.empty_like(together)
+    scores[order] = together
     return scores
 
 
@@ -162,9 +170,10 @@ class Scorer:
         """The low-rank adapter that the model was made with, where it was."""
         return self.folder / ADAPTER_FOLDER if self.info.has_adapter else None
 
-    def encode(self, messages: Messages, response: str) -> Fitted:
+    def encode(self, messages: Messages, response: str, facts: str = "") -> Fitted:
         """A prompt with a response as the model reads it. Raises InvalidInput if the template refuses the messages."""
-        return fit(self.encoder.prompt_ids(messages), self.encoder.response_ids(response), self.info.max_length)
+        read = with_facts(messages, facts) if self.info.reads_facts else messages
+        return fit(self.encoder.prompt_ids(read), self.encoder.response_ids(response), self.info.max_length)
 
     def score_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Scores (N,) of token sequences that end with the end token."""
@@ -172,7 +181,26 @@ class Scorer:
         raw = score_sequences(self.model, cut, self.encoder.pad_id, self.machine, self.batch_size)
         return raw - self.info.shift
 
-    def score(self, texts: Sequence[tuple[Messages, str]]) -> Tensor:
-        """Scores (N,) of responses to prompts."""
-        fitted = [self.encode(messages, response) for messages, response in texts]
+    def score(self, texts: Sequence[tuple[Messages, str]], facts: Sequence[str] = ()) -> Tensor:
+        """Scores (N,) of responses to prompts; `facts` of each prompt, for a model that reads them."""
+        known = facts or [""] * len(texts)
+        fitted = [self.encode(*text, each) for text, each in zip(texts, known, strict=True)]
         return self.score_ids([each.prompt + each.response for each in fitted])
+
+    def spread_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
+        """Standard deviation (N,) of the heads' scores, each from its own zero; None for a model with one head."""
+        if self.info.n_heads == 1:
+            return None
+        saved = load_file(self.folder / MODEL_FOLDER / HEADS_FILE)
+        single = self.model.score
+        n_heads, width = saved["heads"].shape
+        self.model.score = torch.nn.Linear(width, n_heads, bias=False)
+        self.model.score.weight.data = saved["heads"]
+        try:
+            cut = [sequence[-self.info.max_length :] for sequence in sequences]
+            raw = score_sequences(
+                self.model.to(self.machine.device), cut, self.encoder.pad_id, self.machine, self.batch_size
+            )
+        finally:
+            self.model.score = single
+        return (raw - saved["shifts"]).std(1, correction=0)

@@ -78,7 +78,7 @@ def _numbers(classifier: Any, groups: list[EncodedGroup], pad_id: int, *, is_sha
     trained = [each for each in classifier.parameters() if each.requires_grad]
     some = trained[:: -(-len(trained) // _TENSORS)]
     with torch.enable_grad(), torch.autocast(trained[0].device.type, enabled=False):
-        scores = group_scores(classifier, groups, pad_id, is_shared=is_shared)
+        scores = group_scores(classifier, groups, pad_id, is_shared=is_shared).flatten()
         mix = torch.linspace(-1, 1, len(scores), device=scores.device)
         found = torch.autograd.grad((scores * mix).sum(), some, allow_unused=True)
     return [scores.detach(), *(each for each in found if each is not None)]
