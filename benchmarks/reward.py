@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 CASES = {"K4_P256_R64": (4, 256, 64), "K9_P512_R128": (9, 512, 128)}
 LINEAR = "linear_in_K"
-TOKENS, BATCH, RATE = 4096, 8, 1e-5
+TOKENS, BATCH, RATE = 2048, 8, 1e-5
 PAD, END, VOCABULARY = 0, 1, 8192
 
 

@@ -106,7 +106,7 @@ class RewardConfig(TrainConfig):
     layers: int = option(0, "only the first layers of the model; 0: all", unit="layers", min=0)
     epochs: int = option(1, "passes over the rankings; more than one overfits", min=1, max=100, group=OPTIMISER)
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
-    micro_batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1,
+    micro_batch_tokens: int = option(2048, "tokens per forward pass, padding included", unit="tokens", min=1,
                                      group=MACHINE)  # fmt: skip
     share_prompts: bool = option(True, "read a prompt once for all of its responses, where the model gives the same "
                                  "numbers that way", group=MACHINE)  # fmt: skip

@@ -110,14 +110,22 @@ def score_distribution(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def worst_pairs(judged: Sequence[Judged], n: int = 20) -> list[dict[str, Any]]:
-    """The pairs that the model gets most wrong, one of each ranking: who judged, where, and by how much it is off."""
+    """The pairs that the model gets most wrong, one of each ranking: who judged, where, and by how much it is off.
+
+    Of several people who said the same of the same responses the first is named.
+    """
     pairs = pair_columns(judged)
     found: dict[str, dict[str, Any]] = {}
+    known: set[tuple[str, float]] = set()
     for place in np.argsort(pairs.margin, kind="stable"):
         facts = pairs.facts[place]
         ranking = judged[facts["ranking"]]
         if pairs.margin[place] >= 0 or len(found) == n:
             break
+        pair = (ranking.prompt_id, float(pairs.margin[place]))  # equal margins: the same two responses
+        if pair in known:
+            continue
+        known.add(pair)
         found.setdefault(
             ranking.ranking_id,
             {

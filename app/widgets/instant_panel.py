@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -37,12 +38,19 @@ def _panel(project: Project) -> None:
             _too_little(project, told)
             return
         left, middle, right = st.columns(3)
-        left.metric("Instant reward model", share_words(told.accuracy))
-        middle.metric("Length alone", share_words(told.length or {"value": None}))
+        _share(left, "Instant reward model", told.accuracy)
+        _share(middle, "Length alone", told.length)
         right.metric("Rankings", f"{told.n_rankings:,}")
         st.caption(plain(verdict(told)))
         if told.n_without:
             _read_them(project, told)
+
+
+def _share(place: Any, label: str, figure: dict[str, Any] | None) -> None:
+    """A share as a number, and its interval below."""
+    value, _, reach = share_words(figure or {"value": None}).partition(" (")
+    place.metric(label, value)
+    place.caption(reach.removesuffix(")") or "one prompt")
 
 
 @st.cache_resource(ttl=60, max_entries=50, show_spinner=False)
@@ -56,7 +64,7 @@ def verdict(told: Told) -> str:
     says = "more than length alone" if gain["low"] is not None and gain["low"] > 0 else "no more than length alone, yet"
     return (
         f"Pair accuracy on prompts that the head has not seen, with 95 % intervals: the labels tell {says}. Fitted in "
-        f"{1000 * told.fit_s:.0f} ms on features of {told.model}."
+        f"{1000 * told.fit_s:.0f} ms on features of {told.model.rpartition('/')[2]}."
     )
 
 

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 HEIGHT = 260
-GRAY = "#8a90a0"
+GRAY, BLUE, ORANGE = "#8a90a0", "#4c78dd", "#e8793a"
 
 
 def share_chart(rows: dict[str, dict[str, Any]], title: str) -> Any:
@@ -67,7 +67,12 @@ def score_chart(scores: dict[str, Any]) -> Any:
         x=alt.X("from:Q", title="Score", bin="binned"),
         x2="to:Q",
         y=alt.Y("share:Q", stack=None, title="Share of responses", axis=alt.Axis(format="%")),
-        color=alt.Color("of:N", title=None, legend=alt.Legend(orient="top"), sort=["ranked first", "ranked last"]),
+        color=alt.Color(
+            "of:N",
+            title=None,
+            legend=alt.Legend(orient="top"),
+            scale=alt.Scale(domain=["ranked first", "ranked last"], range=[BLUE, ORANGE]),
+        ),
         tooltip=["of", alt.Tooltip("from", format=".2f"), alt.Tooltip("share", format=".1%")],
     ).properties(height=HEIGHT)
 

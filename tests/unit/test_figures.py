@@ -188,6 +188,8 @@ def test_the_worst_pairs_name_who_said_so_once_for_each_ranking() -> None:
     assert [(each["ranking_id"], each["margin"]) for each in found] == [("r-p1", -1.0), ("r-p3", -1.0)]
     assert (found[1]["annotator"], found[1]["better"], found[1]["worse"]) == ("a", 1, 0)
     assert len(worst_pairs([ONE, TWO, THREE], n=1)) == 1
+    again = judged((1, 2, 3), (3.0, 1.0, 2.0), "p1", name="second", annotator="b")
+    assert [each["ranking_id"] for each in worst_pairs([ONE, again])] == ["r-p1"]
 
 
 def test_a_report_is_whole_for_small_and_odd_rankings() -> None:
