@@ -70,13 +70,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.event("data", train=len(encoded.train), held_out=len(encoded.held_out), **dict(encoded.counts))
     trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
 
-    def evaluate(step: int) -> None:
-        if encoded.held_out and (step % config.eval_every == 0 or step == trainer.state.max_steps):
-            _report_evaluation(trainer, encoded.held_out, step)
-
-    if encoded.held_out and not reporter.checkpoint_folders():
-        _report_evaluation(trainer, encoded.held_out, 0)
-    trainer.add_callback(EveryStep(evaluate))
+    _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
     if config.train:
         trainer.train_or_resume()
     held_out = _scores(trainer, encoded.held_out)
@@ -97,6 +91,22 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         "base_revision": source.revision,
         "verdicts": report["verdicts"] if report else [],
     }
+
+
+def _evaluate_on_the_way(
+    trainer: RankingTrainer, config: RewardConfig, held_out: list[EncodedGroup], reporter: Reporter
+) -> None:
+    """Report the held-out figures now, if the run has just begun, then every so often and at the last step."""
+    if not held_out:
+        return
+
+    def evaluate(step: int) -> None:
+        if step % config.eval_every == 0 or step == trainer.state.max_steps:
+            _report_evaluation(trainer, held_out, step)
+
+    if not reporter.checkpoint_folders():
+        _report_evaluation(trainer, held_out, 0)
+    trainer.add_callback(EveryStep(evaluate))
 
 
 def _as_it_is(config: RewardConfig, source: ModelSource) -> RewardConfig:
@@ -148,16 +158,7 @@ def make_trainer(
     is_lora = config.adapter == "lora"
     dtype = machine.frozen_dtype if is_lora else torch.float32
     model = load_classifier(source, dtype, encoder.pad_id, heads=config.heads, layers=config.layers)
-    if (
-        encoder.is_pad_shared
-    ):  # plain transformers finds the last token by the padding, which must be a token of its own
-        encoder.tokenizer.add_special_tokens({"pad_token": PADDING})
-        if len(encoder.tokenizer) > model.get_input_embeddings().num_embeddings:  # many models have room
-            model.resize_token_embeddings(len(encoder.tokenizer), mean_resizing=False)
-        model.config.pad_token_id = encoder.pad_id = encoder.tokenizer.pad_token_id
-        reporter.event("padding_token_added", token=PADDING)
-    else:
-        encoder.tokenizer.pad_token_id = encoder.pad_id
+    _give_padding(model, encoder, reporter)
     model = with_adapter(model, config, TaskType.SEQ_CLS)
     arguments = TRLRewardConfig(
         **common_arguments(config, reporter, machine),
@@ -182,6 +183,18 @@ def make_trainer(
     trainer.micro_batch_tokens, trainer.head_weights = config.micro_batch_tokens, _head_weights(config, encoded.train)
     trainer.is_shared = config.share_prompts and _may_share(trainer, config.max_length)
     return trainer
+
+
+def _give_padding(model: Any, encoder: Encoder, reporter: Reporter) -> None:
+    """Plain transformers finds the last token by the padding, which must be a token of its own."""
+    if not encoder.is_pad_shared:
+        encoder.tokenizer.pad_token_id = encoder.pad_id
+        return
+    encoder.tokenizer.add_special_tokens({"pad_token": PADDING})
+    if len(encoder.tokenizer) > model.get_input_embeddings().num_embeddings:  # many models have room
+        model.resize_token_embeddings(len(encoder.tokenizer), mean_resizing=False)
+    model.config.pad_token_id = encoder.pad_id = encoder.tokenizer.pad_token_id
+    reporter.event("padding_token_added", token=PADDING)
 
 
 def _head_weights(config: RewardConfig, groups: Sequence[EncodedGroup]) -> torch.Tensor:
