@@ -294,7 +294,7 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [("reward", "training.reward_model"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
+    [("reward", "training.save_reward"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
 )
 def test_a_run_that_failed_only_at_saving_its_model_has_nothing_to_learn_again(
     kind: str, place: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
