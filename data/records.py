@@ -50,6 +50,7 @@ class RunKind(StrEnum):
     DPO = "dpo"
     SCORE = "score"
     COMPARE = "compare"
+    FEATURES = "features"
 
 
 class FailureKind(StrEnum):

@@ -86,7 +86,7 @@ _UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more 
 class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
-    From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `facts` or `comment`.
+    From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `comment`.
     `duration_ms`: how long the annotator was at it, breaks left out.
     Where a task has several annotators, `preferred[i * K + j]` of them rank i above j, and `compared[i * K + j]`
     compared the two. Where they are merged into one group, `probabilities[i * K + j]` says how sure it is that i is

@@ -14,7 +14,7 @@ from data.engine import Tx
 from data.errors import Conflict, InvalidInput, NotFound
 from data.projects import MAX_K, MIN_K, draw_turn, get_project
 from data.prompts import read_messages
-from data.records import NewResponse, Response, Task
+from data.records import Messages, NewResponse, Response, Task
 from data.schema import project, prompt, response, slot, task, task_response
 from data.text import encode_json, text_fingerprint
 
@@ -205,6 +205,17 @@ def responses_without_task(tx: Tx, project_id: str) -> list[Response]:
         .where(prompt.c.project_id == project_id, ~sa.exists().where(task.c.prompt_id == prompt.c.id))
     )
     return [as_response(row) for row in tx.rows(statement.order_by(prompt.c.seq))]
+
+
+def texts_of_project(tx: Tx, project_id: str) -> list[tuple[Messages, str]]:
+    """Every response of a project, with its prompt's messages."""
+    statement = (
+        sa.select(prompt.c.messages, response.c.text)
+        .join(prompt, response.c.prompt_id == prompt.c.id)
+        .where(prompt.c.project_id == project_id)
+        .order_by(prompt.c.seq, response.c.id)
+    )
+    return [(read_messages(row.messages), row.text) for row in tx.rows(statement)]
 
 
 def models_of_project(tx: Tx, project_id: str) -> list[tuple[str, int]]:

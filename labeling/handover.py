@@ -1,6 +1,6 @@
 """People's files as the plain rows that runs read: checked here, once, so that training needs no parser.
 
-{"line": 3, "messages": [{"role", "content"}...], "responses": ["text", ...]}
+{"line": 3, "messages": [{"role", "content"}...], "responses": ["text", ...], "facts"?: "text"}
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def hand_over(source: Path, target: Path, *, with_responses: bool) -> tuple[int,
                 problems.append(Problem(row.line, str(error)))
                 continue
             plain = {"line": row.line, "messages": list(prompt.messages), "responses": responses}
+            if prompt.facts:
+                plain["facts"] = prompt.facts
             file.write(json.dumps(plain, ensure_ascii=False) + "\n")
             written += 1
     if not written:

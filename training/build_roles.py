@@ -76,7 +76,7 @@ def _shared(
         policy=Policy(trunk(POLICY), inner, config.temperature),
         reference=Policy(trunk(None), inner, config.temperature),
         critic=critic,
-        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info.shift, info.max_length, encoder),
+        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info, encoder),
         policy_parameters=switch.parameters(POLICY),
         critic_parameters=switch.parameters(CRITIC) | _named_head(critic.head),
     )

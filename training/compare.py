@@ -74,7 +74,8 @@ def answers(
         texts = [sampler.encoder.decode(each.ids) for each in drawn]
         owners = [prompt for prompt, _ in lot for _ in range(config.k)]
         pairs = [(prompt.messages, text) for prompt, text in zip(owners, texts, strict=True)]
-        scores = scorer.score(pairs).tolist() if scorer is not None else [None] * len(pairs)
+        facts = [prompt.facts for prompt in owners]
+        scores = scorer.score(pairs, facts).tolist() if scorer is not None else [None] * len(pairs)
         for prompt, each, text, score in zip(owners, drawn, texts, scores, strict=True):
             row: dict[str, Any] = {
                 "prompt": prompt.messages[-1]["content"],

@@ -99,22 +99,39 @@ class TrainConfig(MachineConfig):
 class RewardConfig(TrainConfig):
     """Train a pairwise reward model on whole rankings (Ouyang et al. 2022, section 3.5)."""
 
+    train: bool = option(True, "no: measure a reward model that was trained elsewhere, as it is, and give it a zero")
+    facts: bool = option(False, "the reward model reads a prompt's reference facts, after its last message")
+    heads: int = option(1, "heads over one model, each on the rankings weighed anew at random; their mean scores, and "
+                        "their spread says how sure it is", min=1, max=32, group=ALGORITHM)  # fmt: skip
+    layers: int = option(0, "only the first layers of the model; 0: all", unit="layers", min=0)
     epochs: int = option(1, "passes over the rankings; more than one overfits", min=1, max=100, group=OPTIMISER)
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
-    micro_batch_prompts: int = option(4, "rankings per forward pass", unit="rankings", min=1, group=MACHINE)
+    micro_batch_tokens: int = option(2048, "tokens per forward pass, padding included", unit="tokens", min=1,
+                                     group=MACHINE)  # fmt: skip
+    share_prompts: bool = option(True, "read a prompt once for all of its responses, where the model gives the same "
+                                 "numbers that way", group=MACHINE)  # fmt: skip
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
     weight_decay: float = option(0.0, "decay of the weights", min=0.0, group=OPTIMISER)
     max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
     normalise_on: int = option(256, "SFT responses whose mean score becomes 0", unit="responses", min=1, group=MACHINE)
+    loss: str = option("pairs", "mean over a ranking's pairs, or choosing the best of the rest one by one "
+                       "(Plackett-Luce)", choices=("pairs", "plackett-luce"), group=ALGORITHM)  # fmt: skip
+    ties: str = option("drop", "equal ranks give no pair, or a pair that is half a win for each side",
+                       choices=("drop", "half"), group=ALGORITHM)  # fmt: skip
+    margin: str = option("none", "by how much a better response's score has to be higher: not at all, by the distance "
+                         "of ranks, or by the stated strength", choices=("none", "ranks", "strength"),
+                         group=ALGORITHM)  # fmt: skip
+    margin_size: float = option(1.0, "the margin between the first and the last rank, or at the greatest strength",
+                                min=0.0, group=ALGORITHM)  # fmt: skip
     centring: float = option(0.0, "weight of the squared mean score of a prompt in the loss", min=0.0, group=ALGORITHM)
+    instant_texts: int = option(4096, "at most so many responses are read by the frozen model for the report's first "
+                                "baseline and learning curve; 0: none", unit="responses", min=0,
+                                group=MACHINE)  # fmt: skip
     eval_every: int = option(25, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
 
     def __post_init__(self) -> None:
-        if self.batch_prompts % min(self.micro_batch_prompts, self.batch_prompts):
-            raise InvalidConfig(
-                f"batch_prompts = {self.batch_prompts} is not divisible by micro_batch_prompts = "
-                f"{self.micro_batch_prompts}"
-            )
+        if self.loss == "plackett-luce" and (self.ties, self.margin) != ("drop", "none"):
+            raise InvalidConfig("loss = 'plackett-luce' has no pairs: ties = 'half' and margin are for loss = 'pairs'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +226,7 @@ class ScoreConfig(MachineConfig):
     """Score prompts with responses from a file by a reward model."""
 
     input_file: str = option("", "rows with a prompt and its responses")
+    centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 
 
@@ -222,6 +240,16 @@ class CompareConfig(CutGenerationConfig):
     prompt: str = option("", "the prompt; empty: prompts of the project's held-out side")
     limit: int = option(8, "at most so many held-out prompts", min=1, max=1000)
     max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig(MachineConfig):
+    """Read all responses of a project once with the frozen model, for the instant reward model."""
+
+    model: str = option("", "the model that reads: 'demo', a folder, a hub id, or run:ID; empty: the one that was "
+                        "sampled")  # fmt: skip
+    max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
+    batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1, group=MACHINE)
 
 
 # Peak learning rates: with adapters, and for every weight. Sources: docs/design.md, "Defaults".
@@ -256,4 +284,5 @@ CONFIGS: dict[RunKind, type] = {
     RunKind.DPO: DPOConfig,
     RunKind.SCORE: ScoreConfig,
     RunKind.COMPARE: CompareConfig,
+    RunKind.FEATURES: FeaturesConfig,
 }

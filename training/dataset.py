@@ -9,7 +9,7 @@ from pathlib import Path
 from data.errors import InvalidInput
 from data.records import Split
 from data.snapshots import Group, read_groups
-from training.encoding import Encoder, fit
+from training.encoding import Encoder, fit, with_facts
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class EncodedGroup:
     """One ranking as token ids: `sequences[i]` is the prompt with response i and its end token.
 
     `probabilities[i * K + j]`: how sure it is that i is better than j, where several annotators are merged; else empty.
+    `unplaced`: which i were left as "worse, in no order". `places[i]`: where response i stands in the snapshot's group.
     """
 
     ranking_id: str
@@ -26,6 +27,9 @@ class EncodedGroup:
     ranks: list[int]
     weight: float
     probabilities: tuple[float, ...] = ()
+    unplaced: tuple[int, ...] = ()
+    strength: int | None = None
+    places: tuple[int, ...] = ()
 
     @property
     def n_responses(self) -> int:
@@ -41,7 +45,7 @@ class Encoded:
     counts: Counter[str]
 
 
-def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
+def encode_snapshot(folder: Path, encoder: Encoder, max_length: int, *, reads_facts: bool = False) -> Encoded:
     """Encode the groups of the snapshot in `folder`, each sequence within `max_length` tokens.
 
     A response that became the same as an earlier one by being cut is left out of its group; a group without a pair is
@@ -53,7 +57,10 @@ def encode_snapshot(folder: Path, encoder: Encoder, max_length: int) -> Encoded:
     )
     sides: dict[Split, list[EncodedGroup]] = {Split.TRAIN: [], Split.EVAL: []}
     for group in read_groups(folder):
-        encoded = _encode(group, encoder, max_length, counts)
+        read = replace(group, messages=with_facts(group.messages, group.facts)) if reads_facts else group
+        if reads_facts:
+            counts["prompts_with_facts"] += bool(group.facts)
+        encoded = _encode(read, encoder, max_length, counts)
         if encoded is not None:
             sides[group.split].append(encoded)
     train = sides[Split.TRAIN]
@@ -95,6 +102,9 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         ranks=ranks,
         weight=group.weight,
         probabilities=sure,
+        unplaced=tuple(i for i, place in enumerate(places) if place in group.unplaced),
+        strength=group.strength,
+        places=tuple(places),
     )
 
 

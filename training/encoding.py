@@ -151,6 +151,14 @@ class Encoder:
         return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
 
 
+def with_facts(messages: Messages, facts: str) -> Messages:
+    """A prompt as a reward model reads it that is to know the reference facts (Sun et al. 2023, LLaVA-RLHF)."""
+    if not facts:
+        return messages
+    *before, last = messages
+    return (*before, last | {"content": f"{last['content']}\n\nReference facts:\n{facts}"})
+
+
 def fit(prompt: list[int], response: list[int], max_length: int) -> Fitted:
     """Cut a prompt, on its left, so that prompt and response have at most `max_length` tokens, of which the prompt
     keeps at least one; a response that is longer by itself is cut on its right and keeps its end token."""

@@ -29,7 +29,7 @@ __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `tr
 
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
 _NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
-_NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE)
+_NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 _POLL_S = 0.5
 
 

@@ -165,17 +165,24 @@ def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
     return _without_dropout(_load(AutoModelForCausalLM, source, dtype=dtype, use_safetensors=True))
 
 
-def load_classifier(source: ModelSource, dtype: torch.dtype, pad_id: int | None = None) -> Any:
+def load_classifier(
+    source: ModelSource, dtype: torch.dtype, pad_id: int | None = None, *, heads: int = 1, layers: int = 0
+) -> Any:
     """The model with a scalar head named `score` in float32, without dropout, in evaluation mode. Raises InvalidInput.
+
+    `heads`: so many scalar heads, all new where there are several. `layers`: the first ones only; 0: all.
 
     A head that is new is drawn from N(0, 1 / (d + 1)), as Stiennon et al. 2020 do, and has no bias: a bias would be
     lost when the model is loaded again.
     """
-    had_head = _is_classifier(source)
-    model = _load(AutoModelForSequenceClassification, source, dtype=dtype, use_safetensors=True, num_labels=1)
+    had_head = is_classifier(source)
+    options = {"config": _first_layers(source, layers)} if layers else {"num_labels": 1}
+    model = _load(AutoModelForSequenceClassification, source, dtype=dtype, use_safetensors=True, **options)
     if not isinstance(getattr(model, "score", None), nn.Linear):
         raise InvalidInput(f"model {source.name!r}: {type(model).__name__} has no linear head named 'score'")
-    if not had_head:
+    if heads > 1:
+        model.score = nn.Linear(model.score.in_features, heads, bias=False)
+    if not had_head or heads > 1:
         nn.init.normal_(model.score.weight, std=1 / math.sqrt(model.score.in_features + 1))
     model.score.bias = None
     model.score.to(torch.float32)
@@ -228,7 +235,19 @@ def _pinned(source: ModelSource) -> dict[str, str]:
     return {"revision": source.revision} if is_commit else {}
 
 
-def _is_classifier(source: ModelSource) -> bool:
+def _first_layers(source: ModelSource, layers: int) -> Any:
+    """The model's configuration, for its first layers alone. Raises InvalidInput if it has fewer."""
+    config = _load(AutoConfig, source, num_labels=1)
+    text = config.get_text_config()
+    if layers > text.num_hidden_layers:
+        raise InvalidInput(f"layers = {layers}: model {source.name!r} has {text.num_hidden_layers}")
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
+    return config
+
+
+def is_classifier(source: ModelSource) -> bool:
     config = _load(AutoConfig, source)
     return any("SequenceClassification" in name for name in config.architectures or [])
 

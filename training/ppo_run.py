@@ -67,7 +67,7 @@ def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, contex
     limit = longest_prompt(config, context)
     counts = Counter[str](used=0, too_long=0, refused=0)
     items = []
-    for key, messages in _messages_of_file(config) if config.prompts_file else _messages_of_project(reporter):
+    for key, messages, facts in _prompts_of_file(config) if config.prompts_file else _prompts_of_project(reporter):
         try:
             ids = encoder.prompt_ids(messages)
         except InvalidInput:
@@ -77,7 +77,7 @@ def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, contex
             counts["too_long"] += 1
             continue
         counts["used"] += 1
-        items.append(PromptItem(key, messages, ids))
+        items.append(PromptItem(key, messages, ids, facts))
     reporter.event("prompts", **counts)
     if not items:
         found = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items())
@@ -152,14 +152,14 @@ def resume(learner: Learner, reporter: Reporter) -> None:
     reporter.resumed_from(state.step, [*sorted(state.tensors), "kl_coef", "iteration"])
 
 
-def _messages_of_file(config: PPOConfig) -> Iterator[tuple[str, Messages]]:
+def _prompts_of_file(config: PPOConfig) -> Iterator[tuple[str, Messages, str]]:
     """Rows that `labeling.handover` wrote."""
     for row in read_rows(Path(config.prompts_file)):
         if isinstance(row, Row):
-            yield f"line {row.line}", tuple(row.value["messages"])
+            yield f"line {row.line}", tuple(row.value["messages"]), row.value.get("facts", "")
 
 
-def _messages_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages]]:
+def _prompts_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
     groups = read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or ""))
     held_out = {group.prompt_id for group in groups if group.split is Split.EVAL}
     with reporter.store.read() as tx:
@@ -167,6 +167,6 @@ def _messages_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages]]:
             page = list_prompts(tx, reporter.run.project_id or "", limit=_PAGE, offset=offset)
             for prompt in page:
                 if prompt.id not in held_out and prompt.split is not Split.EVAL:
-                    yield prompt.id, prompt.messages
+                    yield prompt.id, prompt.messages, prompt.facts
             if len(page) < _PAGE:
                 return

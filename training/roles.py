@@ -7,7 +7,7 @@ base with the adapters off, so it is the policy that training starts from, to th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from data.records import Messages
-from training.encoding import Encoder, Sequences, fit
+from training.encoding import Encoder, Sequences, fit, with_facts
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, context_length
-from training.scorer import Scorer, pad_right
+from training.scorer import RewardInfo, Scorer, pad_right
 
 LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
 
@@ -40,12 +40,16 @@ class RewardModel(Protocol):
 
 @dataclass(frozen=True)
 class ScoredRow:
-    """A response as the policy wrote it: ids (with the end token where it ended), and as text."""
+    """A response as the policy wrote it: ids (with the end token where it ended), and as text.
+
+    facts: for a reward model that reads them; neither the policy nor the critic does.
+    """
 
     messages: Messages
     prompt: list[int]
     response: list[int]
     text: str
+    facts: str = ""
 
 
 class AdapterSwitch:
@@ -176,21 +180,21 @@ class Critic:
 class SharedRewardModel:
     """A reward model that is an adapter of the shared base, with its head and its zero."""
 
-    def __init__(self, trunk: Trunk, head: nn.Linear, shift: float, max_length: int, encoder: Encoder) -> None:
-        self.trunk, self.head = trunk, head
-        self._shift, self._max_length, self._encoder = shift, max_length, encoder
+    def __init__(self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder) -> None:
+        self.trunk, self.head, self._info, self._encoder = trunk, head, info, encoder
 
     @torch.no_grad()
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores of token sequences."""
         ends = (self._encoder.stop_ids, self._encoder.eos_id)
-        sequences = [ended_sequence(row, *ends, self._max_length) for row in rows]
+        read = [_as_read(row, self._encoder, self._info) for row in rows]
+        sequences = [ended_sequence(row, *ends, self._info.max_length) for row in read]
         ids, attention = pad_right(sequences, self._encoder.pad_id)
         device = self.trunk.machine.device
         states = self.trunk.hidden(ids.to(device))
         last = states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1]
         with torch.autocast(device.type, enabled=False):
-            scores: Tensor = self.head(last.float()).squeeze(-1) - self._shift
+            scores: Tensor = self.head(last.float()).squeeze(-1) - self._info.shift
         return scores
 
 
@@ -204,8 +208,9 @@ class SeparateRewardModel:
         """Scores by ids where the vocabulary and template are the policy's, else by text."""
         if self._shares_ids:
             ends, longest = (self._policy_stop_ids, self._scorer.encoder.eos_id), self._scorer.info.max_length
-            return self._scorer.score_ids([ended_sequence(row, *ends, longest) for row in rows])
-        return self._scorer.score([(row.messages, row.text) for row in rows])
+            read = [_as_read(row, self._scorer.encoder, self._scorer.info) for row in rows]
+            return self._scorer.score_ids([ended_sequence(row, *ends, longest) for row in read])
+        return self._scorer.score([(row.messages, row.text) for row in rows], [row.facts for row in rows])
 
 
 class Roles(NamedTuple):
@@ -223,6 +228,13 @@ class Roles(NamedTuple):
         """The longest text that both policy and critic read, in tokens."""
         models = (self.policy.language_model, self.critic.trunk.model)
         return min(context_length(model.config) for model in models)
+
+
+def _as_read(row: ScoredRow, encoder: Encoder, info: RewardInfo) -> ScoredRow:
+    """The row with the prompt that the reward model reads: with the reference facts, where it was trained with them."""
+    if not (info.reads_facts and row.facts):
+        return row
+    return replace(row, prompt=encoder.prompt_ids(with_facts(row.messages, row.facts)))
 
 
 def ended_sequence(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> list[int]:

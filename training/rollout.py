@@ -28,6 +28,7 @@ class PromptItem:
     key: str
     messages: Messages
     ids: list[int]
+    facts: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _sample(
         )
     owners = [prompt for prompt in prompts for _ in range(n)]
     rows = [
-        ScoredRow(prompt.messages, prompt.ids, each.ids, encoder.decode(each.ids))
+        ScoredRow(prompt.messages, prompt.ids, each.ids, encoder.decode(each.ids), prompt.facts)
         for prompt, each in zip(owners, drawn, strict=True)
     ]
     return rows, torch.tensor([each.has_ended for each in drawn])

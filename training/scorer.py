@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Messages
-from training.encoding import Encoder, Fitted, fit
+from training.dataset import EncodedGroup
+from training.encoding import Encoder, Fitted, fit, with_facts
 from training.models import (
     ADAPTER_FOLDER,
     MODEL_FOLDER,
@@ -26,7 +28,9 @@ from training.models import (
     weights_hash,
 )
 from training.models import load_encoder as _load_encoder
+from training.packing import Packed, cut_in_lots, pack_rows, rows_of
 
+HEADS_FILE = "heads.safetensors"
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +38,8 @@ log = logging.getLogger(__name__)
 class RewardInfo:
     """What is stored beside a reward model: its zero, its scale, and what its texts must look like.
 
-    shift: mean raw score of the SFT responses, taken from every score. std: their standard deviation.
+    shift: mean raw score of the SFT responses, taken from every score. std: their standard deviation. reads_facts: it
+    was trained to see a prompt's reference facts. n_heads: of the ensemble, whose mean is the model's head.
     """
 
     shift: float
@@ -46,6 +51,8 @@ class RewardInfo:
     base_model: str
     base_revision: str
     has_adapter: bool
+    reads_facts: bool = False
+    n_heads: int = 1
 
 
 def read_reward_info(folder: Path) -> RewardInfo:
@@ -60,20 +67,46 @@ def read_reward_info(folder: Path) -> RewardInfo:
 
 
 def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
-    """Raw scores (N,) float32, read at each row's last attended token; ids, attention: (N, S), padded on the right.
+    """Raw scores (N,) float32, or (N, m) of m heads, read at each row's last attended token.
 
-    The place comes from the mask, not from the ids, and the head computes in float32: in bf16 close scores become
-    ties. Gradients flow. Raises ValueError for a row without a token.
+    ids, attention: (N, S), padded on the right. The place comes from the mask, not from the ids, and the head computes
+    in float32: in bf16 close scores become ties. Gradients flow. Raises ValueError for a row without a token.
     """
     lengths = attention.sum(1)
     if int(lengths.min()) == 0:
         raise ValueError("a text without a token has no score")
-    inner = classifier.get_base_model() if hasattr(classifier, "get_base_model") else classifier
+    inner = bare(classifier)
     hidden = inner.base_model(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
-    last = hidden[torch.arange(len(ids), device=ids.device), lengths - 1]
-    with torch.autocast(ids.device.type, enabled=False):
-        scores: Tensor = inner.score(last.float()).squeeze(-1)
-    return scores
+    return _read(inner, hidden[torch.arange(len(ids), device=ids.device), lengths - 1])
+
+
+def packed_scores(classifier: Any, packed: Packed) -> Tensor:
+    """The same for a batch in which the responses to a prompt share it: raw scores (N,) float32. Gradients flow."""
+    inner = bare(classifier)
+    hidden = inner.base_model(
+        input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
+    ).last_hidden_state
+    return _read(inner, hidden[packed.rows, packed.ends])
+
+
+def group_scores(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, *, is_shared: bool) -> Tensor:
+    """Raw scores (N,) float32 of all responses of some rankings, in one forward pass. Gradients flow."""
+    device = next(classifier.parameters()).device
+    if is_shared:
+        return packed_scores(classifier, pack_rows(rows_of(groups), pad_id).to(device))
+    ids, attention = pad_right([sequence for group in groups for sequence in group.sequences], pad_id)
+    return pooled_scores(classifier, ids.to(device), attention.to(device))
+
+
+def bare(classifier: Any) -> Any:
+    """The classifier without the wrapper of its adapters, which stay in it."""
+    return classifier.get_base_model() if hasattr(classifier, "get_base_model") else classifier
+
+
+def _read(inner: Any, hidden: Tensor) -> Tensor:
+    with torch.autocast(hidden.device.type, enabled=False):
+        scores: Tensor = inner.score(hidden.float())
+    return scores.squeeze(-1) if scores.shape[-1] == 1 else scores
 
 
 def pad_right(sequences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
@@ -89,16 +122,34 @@ def pad_right(sequences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, 
 def score_sequences(
     classifier: Any, sequences: Sequence[Sequence[int]], pad_id: int, machine: Machine, batch_size: int
 ) -> Tensor:
-    """Raw scores (N,) float32 of token sequences, in batches of similar length."""
-    scores = torch.zeros(len(sequences))
+    """Raw scores (N,) float32, or (N, m) of m heads, of token sequences, in batches of similar length."""
+    parts: list[Tensor] = [torch.zeros(0)]
     order = sorted(range(len(sequences)), key=lambda place: len(sequences[place]))
     for start in range(0, len(order), batch_size):
         places = order[start : start + batch_size]
         ids, attention = pad_right([sequences[place] for place in places], pad_id)
         with machine.autocast():
             batch = pooled_scores(classifier, ids.to(machine.device), attention.to(machine.device))
-        scores[places] = batch.cpu()
+        parts.append(batch.cpu())
+    together = torch.cat(parts[1:] or parts)
+    scores = torch.empty_like(together)
+    scores[order] = together
     return scores
+
+
+@torch.no_grad()
+def score_groups(
+    classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, machine: Machine, budget: int, *, is_shared: bool
+) -> list[Tensor]:
+    """Raw scores of each ranking's responses, (K,) float32 each, in lots of at most `budget` tokens."""
+    found: list[Tensor] = [torch.empty(0)] * len(groups)
+    for lot in cut_in_lots(groups, budget, is_shared=is_shared):
+        chosen = [groups[place] for place in lot]
+        with machine.autocast():
+            scores = group_scores(classifier, chosen, pad_id, is_shared=is_shared).cpu()
+        for place, part in zip(lot, torch.split(scores, [each.n_responses for each in chosen]), strict=True):
+            found[place] = part
+    return found
 
 
 class Scorer:
@@ -119,9 +170,10 @@ class Scorer:
         """The low-rank adapter that the model was made with, where it was."""
         return self.folder / ADAPTER_FOLDER if self.info.has_adapter else None
 
-    def encode(self, messages: Messages, response: str) -> Fitted:
+    def encode(self, messages: Messages, response: str, facts: str = "") -> Fitted:
         """A prompt with a response as the model reads it. Raises InvalidInput if the template refuses the messages."""
-        return fit(self.encoder.prompt_ids(messages), self.encoder.response_ids(response), self.info.max_length)
+        read = with_facts(messages, facts) if self.info.reads_facts else messages
+        return fit(self.encoder.prompt_ids(read), self.encoder.response_ids(response), self.info.max_length)
 
     def score_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """Scores (N,) of token sequences that end with the end token."""
@@ -129,7 +181,26 @@ class Scorer:
         raw = score_sequences(self.model, cut, self.encoder.pad_id, self.machine, self.batch_size)
         return raw - self.info.shift
 
-    def score(self, texts: Sequence[tuple[Messages, str]]) -> Tensor:
-        """Scores (N,) of responses to prompts."""
-        fitted = [self.encode(messages, response) for messages, response in texts]
+    def score(self, texts: Sequence[tuple[Messages, str]], facts: Sequence[str] = ()) -> Tensor:
+        """Scores (N,) of responses to prompts; `facts` of each prompt, for a model that reads them."""
+        known = facts or [""] * len(texts)
+        fitted = [self.encode(*text, each) for text, each in zip(texts, known, strict=True)]
         return self.score_ids([each.prompt + each.response for each in fitted])
+
+    def spread_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
+        """Standard deviation (N,) of the heads' scores, each from its own zero; None for a model with one head."""
+        if self.info.n_heads == 1:
+            return None
+        saved = load_file(self.folder / MODEL_FOLDER / HEADS_FILE)
+        single = self.model.score
+        n_heads, width = saved["heads"].shape
+        self.model.score = torch.nn.Linear(width, n_heads, bias=False)
+        self.model.score.weight.data = saved["heads"]
+        try:
+            cut = [sequence[-self.info.max_length :] for sequence in sequences]
+            raw = score_sequences(
+                self.model.to(self.machine.device), cut, self.encoder.pad_id, self.machine, self.batch_size
+            )
+        finally:
+            self.model.score = single
+        return (raw - saved["shifts"]).std(1, correction=0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from data.errors import InvalidInput
 from data.files import Row, read_rows
 from training.config import ScoreConfig
+from training.figures import best_of
 from training.models import set_up_machine, versions
 from training.reporter import Reporter
 from training.scorer import Scorer
@@ -28,26 +30,48 @@ def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
     rows = [row.value for row in read_rows(Path(config.input_file)) if isinstance(row, Row)]
     scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine, config.batch_size)
     counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
+    best = BestOf()
     part = reporter.folder / f"{SCORES_FILE}.part"
     with part.open("w", encoding="utf-8") as file:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             reporter.raise_if_stopping()
             lot = rows[start : start + ROWS_AT_ONCE]
-            for row in score_rows(scorer, lot, counts):
+            for row in score_rows(scorer, lot, counts, centre_prompts=config.centre_prompts):
+                best.add(row)
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             reporter.step(start + len(lot), len(rows))
     part.rename(reporter.folder / SCORES_FILE)
-    return dict(counts) | {"file": SCORES_FILE, "reward_model": scorer.source.revision}
+    return dict(counts) | {"file": SCORES_FILE, "reward_model": scorer.source.revision, "best_of": best.means()}
 
 
-def score_rows(scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str]) -> list[dict[str, Any]]:
-    """The rows with their scores, in their order."""
+class BestOf:
+    """What choosing the best-scored of n responses gives, in scores, over all ways to draw n of a prompt's."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[list[float]]] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        if row["scores"]:
+            self._rows.setdefault(len(row["scores"]), []).append(row["scores"])
+
+    def means(self) -> dict[str, float]:
+        """Mean score by n, of the prompts with the most usual number of responses."""
+        if not self._rows:
+            return {}
+        k, rows = max(self._rows.items(), key=lambda each: (len(each[1]), each[0]))
+        return {str(n): fmean(best_of(scores, scores, n) for scores in rows) for n in range(1, k + 1)}
+
+
+def score_rows(
+    scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str], *, centre_prompts: bool = False
+) -> list[dict[str, Any]]:
+    """The rows with their scores, in their order, and where the model has several heads with their `stds`."""
     problems: list[str | None] = []
     sequences: list[list[int]] = []
     for row in rows:
         counts["rows"] += 1
         try:
-            fitted = [scorer.encode(tuple(row["messages"]), text) for text in row["responses"]]
+            fitted = [scorer.encode(tuple(row["messages"]), text, row.get("facts", "")) for text in row["responses"]]
         except InvalidInput as error:
             counts["rows_refused"] += 1
             problems.append(str(error))
@@ -59,12 +83,18 @@ def score_rows(scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str])
             prompts_cut=any(each.is_prompt_cut for each in fitted),
             responses_cut=sum(each.is_response_cut for each in fitted),
         )
-    scores = iter(scorer.score_ids(sequences).tolist())
-    return [
-        row | ({"scores": [next(scores) for _ in row["responses"]]} if problem is None else _unscored(problem))
-        for row, problem in zip(rows, problems, strict=True)
-    ]
-
-
-def _unscored(problem: str) -> dict[str, Any]:
-    return {"scores": None, "problem": problem}
+    scores, spread = iter(scorer.score_ids(sequences).tolist()), scorer.spread_ids(sequences)
+    stds = None if spread is None else iter(spread.tolist())
+    done = []
+    for row, problem in zip(rows, problems, strict=True):
+        if problem is not None:
+            done.append(row | {"scores": None, "problem": problem})
+            continue
+        found: dict[str, Any] = {"scores": [next(scores) for _ in row["responses"]]}
+        if centre_prompts:
+            mean = fmean(found["scores"])
+            found["scores"] = [score - mean for score in found["scores"]]
+        if stds is not None:
+            found["stds"] = [next(stds) for _ in row["responses"]]
+        done.append(row | found)
+    return done

@@ -38,6 +38,7 @@ JOBS: dict[RunKind, str] = {
     RunKind.DPO: "training.finetune",
     RunKind.SCORE: "training.scoring",
     RunKind.COMPARE: "training.compare",
+    RunKind.FEATURES: "training.features",
 }
 FENCED_STATUS = 3
 log = logging.getLogger(__name__)

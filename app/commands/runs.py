@@ -47,12 +47,14 @@ _TRAIN_HELP = {
 
 def add_words(words: Any) -> None:
     _add_sample(words)
+    _add_features(words)
     _add_train(words)
     _add_runs(words)
     parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
     parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
     parser.add_argument("--reward-run", required=True, metavar="ID", help="the reward run whose model scores")
     parser.add_argument("--out", metavar="FILE", help="copy the scores here; it must not exist")
+    add_set(parser, "the run, such as centre_prompts=true")
     parser.epilog = WAIT_HELP[:1].upper() + WAIT_HELP[1:] + "."
 
 
@@ -65,6 +67,15 @@ def _add_sample(words: Any) -> None:
         "--model", default=DEMO_MODEL, metavar="M", help="'demo' (the default), a folder, a hub id, or run:ID"
     )
     add_set(parser, "the run, listed below; k is the project's unless it is set")
+    parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _add_features(words: Any) -> None:
+    config = CONFIGS[RunKind.FEATURES]
+    help = "read a project's responses once with the frozen model, for the instant reward model"
+    parser = add_word(words, "features", features, help, epilog=_fields_page([("fields", field_lines(config))]))
+    parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
+    add_set(parser, "the run, listed below")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
 
@@ -110,6 +121,13 @@ def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
     return _queued(context, run, arguments.wait)
 
 
+def features(arguments: argparse.Namespace, context: Context) -> Outcome:
+    project = context.project(arguments.project)
+    config: Any = from_words(CONFIGS[RunKind.FEATURES], arguments.fields)
+    run = queue_run(context.store, RunKind.FEATURES, config, project_id=project.id)
+    return _queued(context, run, arguments.wait)
+
+
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
     with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
@@ -127,7 +145,7 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
     if out is not None and out.exists():
         raise Conflict(f"--out {arguments.out}: it exists already; name a new file")
     with _handed_over(context, arguments.file, with_responses=True) as (file, report):
-        config = CONFIGS[RunKind.SCORE](input_file=file)
+        config: Any = from_words(CONFIGS[RunKind.SCORE], arguments.fields, {"input_file": file})
         run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=arguments.reward_run)
     outcome = wait(context, run)
     if outcome.status:

@@ -10,8 +10,10 @@ from app.widgets.frontier import show_frontier
 from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.problems import plain
+from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
+from app.widgets.score_form import score_form
 from app.widgets.words import KIND_WORDS, run_name, short_id
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
@@ -19,6 +21,7 @@ from data.runs import get_run, list_runs
 
 KEY = "runs"
 TABS = ("Curves", "Samples", "Events", "Configuration", "Log")
+REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
 WRITERS = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
 
@@ -119,11 +122,18 @@ def _one(run_id: str) -> None:
 
 
 def _tabs(run: Run) -> None:
-    tabs = dict(zip(TABS, st.tabs(TABS, key=f"{KEY}.tab", bind="query-params"), strict=True))
+    names = [*([REPORT] if report_path(run) else []), *TABS]
+    if run.kind is RunKind.REWARD and run.status is RunStatus.SUCCEEDED:
+        names.append(SCORE)
+    tabs = dict(zip(names, st.tabs(names, key=f"{KEY}.tab", bind="query-params"), strict=True))
     open_tab = next(name for name, tab in tabs.items() if tab.open)
     is_active = not look(run.id).run.status.is_final
     with tabs[open_tab]:
-        if open_tab == "Curves":
+        if open_tab == REPORT:
+            show_report(run)
+        elif open_tab == SCORE:
+            score_form(run)
+        elif open_tab == "Curves":
             live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
             if run.kind is RunKind.PPO and not is_active:
                 show_frontier(run.id)
@@ -157,6 +167,10 @@ def _next_steps(run: Run) -> None:
         st.link_button(
             "Download model", f"/download/run/{run.id}/model", icon=":material/download:", key=f"{KEY}.model.{run.id}"
         )
+    for name, label in (("report.json", "Download report"), ("scores.jsonl", "Download scores")):
+        if (home().run_folder(run.id) / name).is_file():
+            address = f"/download/run/{run.id}/{name}"
+            st.link_button(label, address, icon=":material/download:", key=f"{KEY}.{name}.{run.id}")
     if run.kind is RunKind.REWARD and st.button("Train a policy", type="primary", key=f"{KEY}.to_ppo"):
         go_to("train", kind=RunKind.PPO.value, reward=run.id, snapshot=run.snapshot_id or "")
     if run.kind in WRITERS and st.button("Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"):

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.config_form import config_form
+from app.widgets.instant_panel import instant_panel
 from app.widgets.models import model_suggestions, reward_run_labels, snapshot_label
 from app.widgets.page import (
     ShownErrors,
@@ -48,6 +49,8 @@ def render() -> None:
         return
     kind = _choose_kind()
     st.caption(CONFIGS[kind].__doc__ or "")
+    if kind is RunKind.REWARD:
+        instant_panel(project)
     with store().read() as tx:
         now = tx.now()
         snapshots = {each.id: snapshot_label(each, now) for each in list_snapshots(tx, project.id)}

@@ -16,6 +16,7 @@ KIND_WORDS = {
     RunKind.DPO: "DPO",
     RunKind.SCORE: "Scoring",
     RunKind.COMPARE: "Comparison",
+    RunKind.FEATURES: "Features",
 }
 _ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl"}
 

@@ -36,7 +36,7 @@ CHAOS = Path(__file__).resolve().parents[1] / "chaos"
 ROOT = Path(__file__).resolve().parents[2]
 Queue = Callable[[], Run]
 
-REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_prompts": 1, "learning_rate": 3e-3, "eval_every": 3}
+REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_tokens": 1, "learning_rate": 3e-3, "eval_every": 3}
 FINETUNE = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 3e-3}
 PPO = {"iterations": 7, "learning_rate": 3e-3, "critic_learning_rate": 3e-3, "kl_target": 1.0, "kl_horizon": 40}
 
@@ -294,7 +294,7 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [("reward", "training.reward_model"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
+    [("reward", "training.save_reward"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
 )
 def test_a_run_that_failed_only_at_saving_its_model_has_nothing_to_learn_again(
     kind: str, place: str, rig: Rig, monkeypatch: pytest.MonkeyPatch

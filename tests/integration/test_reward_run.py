@@ -24,7 +24,7 @@ from training.scorer import Scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 CPU = Machine(torch.device("cpu"), is_bf16=False)
-WORDS = {"epochs": 2, "learning_rate": 3e-3, "batch_prompts": 4, "micro_batch_prompts": 2, "eval_every": 3}
+WORDS = {"epochs": 2, "learning_rate": 3e-3, "batch_prompts": 4, "micro_batch_tokens": 80, "eval_every": 3}
 STEP_METRICS = {"loss", "pair_accuracy", "score_mean", "score_std", "grad_norm", "learning_rate"}
 HELD_OUT_METRICS = {"held_out_loss", "held_out_pair_accuracy", "held_out_exact_order", "held_out_length_accuracy"}
 
@@ -169,8 +169,8 @@ def test_a_table_without_room_grows_by_the_padding_token(rig: Rig) -> None:
 def test_a_step_does_not_depend_on_how_it_is_cut(adapter: str, rig: Rig) -> None:
     """Nine rankings in steps of four: the last step has one, and micro-batches of three and one within it."""
     runs = [
-        rig.here(queued(rig, adapter=adapter, learning_rate=1e-3, micro_batch_prompts=size, batch_prompts=4))
-        for size in (1, 2, 4)
+        rig.here(queued(rig, adapter=adapter, learning_rate=1e-3, micro_batch_tokens=size, batch_prompts=4))
+        for size in (1, 140, 4096)
     ]
     whole, *others = [rig.metrics(run) for run in reversed(runs)]
     for other in others:
@@ -186,10 +186,34 @@ def test_a_ragged_step_is_a_mean_over_its_rankings(rig: Rig) -> None:
     project = rig.project(n_prompts=7, seed=5)
     snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.0))
     words = {"snapshot": snapshot, "batch_prompts": 8, "learning_rate": 0.0, "epochs": 1}
-    cut, whole = (rig.here(queued(rig, micro_batch_prompts=size, **words)) for size in (4, 8))
+    cut, whole = (rig.here(queued(rig, micro_batch_tokens=size, **words)) for size in (140, 4096))
     for name in ("loss", "pair_accuracy", "score_mean", "score_std", "grad_norm"):
         wanted = rig.metrics(whole)[1, f"reward/{name}"]
         assert rig.metrics(cut)[1, f"reward/{name}"] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_prompts_are_shared_where_the_model_allows_it_and_nothing_changes(rig: Rig) -> None:
+    shared, separate = (rig.here(queued(rig, share_prompts=each, adapter="full")) for each in (True, False))
+    (event,) = rig.events(shared, "shared_prompts")
+    assert event.detail["score_difference"] < 1e-5 and event.detail["gradient_difference"] < 1e-4
+    assert not rig.events(separate, "shared_prompts", "prompts_not_shared")
+    one, other = rig.metrics(shared), rig.metrics(separate)
+    assert one.keys() == other.keys()
+    for key, value in other.items():
+        assert one[key] == pytest.approx(value, abs=1e-4, rel=1e-4), key
+
+
+def test_where_prompts_can_not_be_shared_each_response_is_read_alone(rig: Rig) -> None:
+    run = rig.here(queued(rig, model=rig.model("gemma2"), epochs=1))
+    (event,) = rig.events(run, "prompts_not_shared")
+    assert event.detail["reason"]
+    assert_plain_transformers_agrees(rig, run)
+
+
+@pytest.mark.parametrize("words", [{"loss": "plackett-luce"}, {"ties": "half", "margin": "ranks"}])
+def test_other_losses_learn_the_same_order(words: dict[str, str], rig: Rig) -> None:
+    run = rig.here(queued(rig, **words, epochs=4, learning_rate=1e-2))
+    assert run.result["held_out"]["pair_accuracy"] > 0.9
 
 
 def test_the_same_seed_gives_the_same_run_to_the_last_bit(rig: Rig) -> None:
@@ -299,7 +323,7 @@ def test_soft_pairs_are_learnt_as_sure_as_they_are(rig: Rig) -> None:
         for person, ranks in zip(people, ([1, 2, 3], [3, 2, 1] if number % 2 else [1, 2, 3], [1, 2, 2]), strict=True):
             make.make_ranking(rig.store, task, person, ranks)
     snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.4, merge="soft"))
-    changes = {"epochs": 1, "learning_rate": 0.0, "batch_prompts": 8, "micro_batch_prompts": 2, "adapter": "full"}
+    changes = {"epochs": 1, "learning_rate": 0.0, "batch_prompts": 8, "adapter": "full"}
     run = rig.here(queued(rig, snapshot=snapshot, **changes))
     scorer, found = Scorer(rig.home, run.id, CPU), dict[Split, list[tuple[float, float]]]()
     for group in read_groups(rig.home.snapshot_folder(snapshot.id)):

@@ -66,7 +66,9 @@ def test_every_row_gets_its_scores_in_its_order(rig: Rig) -> None:
         assert row["scores"] == pytest.approx(scorer.score(texts).tolist(), abs=1e-4)
     n_texts = sum(len(row["responses"]) for row in rows)
     counts = {"rows": 150, "responses": n_texts, "rows_refused": 0, "prompts_cut": 0, "responses_cut": 0}
-    assert run.result == counts | {"file": "scores.jsonl", "reward_model": scorer.source.revision}
+    ends = {"file": "scores.jsonl", "reward_model": scorer.source.revision, "best_of": run.result["best_of"]}
+    assert run.result == counts | ends
+    assert list(run.result["best_of"]) == ["1", "2", "3"]
     assert (run.step, run.total_steps) == (150, 150)
     assert not (rig.folder(run) / "scores.jsonl.part").exists()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from statistics import fmean
+from typing import Any
 
 import pytest
 import torch
@@ -26,17 +28,29 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     made.close()
 
 
-@pytest.mark.parametrize(("adapter", "rate"), [("lora", 1e-2), ("full", 3e-3)])
-def test_a_planted_preference_is_found(adapter: str, rate: float, rig: Rig) -> None:
+@pytest.mark.parametrize(
+    ("adapter", "rate", "more"),
+    [
+        ("lora", 1e-2, {}),
+        ("full", 3e-3, {}),
+        ("lora", 1e-2, {"loss": "plackett-luce"}),
+        ("lora", 1e-2, {"ties": "half", "heads": 3}),
+    ],
+)
+def test_a_planted_preference_is_found(adapter: str, rate: float, more: dict[str, Any], rig: Rig) -> None:
     """The more of one letter the better; responses differ in length, which alone would be right on 83 % of pairs."""
     snapshot = rig.snapshot(rig.project(n_prompts=200, lengths=(1, 8)))
-    words = {"model": rig.model(), "adapter": adapter, "learning_rate": rate, "epochs": 5}
+    words = {"model": rig.model(), "adapter": adapter, "learning_rate": rate, "epochs": 5} | more
     run = rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, **words))
     found = run.result["held_out"]
     assert run.result["held_out_rankings"] > 30
     assert found["pair_accuracy"] > 0.95
     assert found["length_accuracy"] < 0.9
     assert found["exact_order"] > 0.8
+    report = json.loads((rig.folder(run) / "report.json").read_text(encoding="utf-8"))
+    assert report["model"]["length"]["is_beaten"]
+    assert report["model"]["pair_accuracy"]["low"] > 0.9
+    assert report["model"]["best_of"][-1]["value"] > 0.9  # people tie responses: the best beats 0.94
 
 
 def test_a_planted_utility_is_recovered_from_noisy_rankings(rig: Rig) -> None:
@@ -67,6 +81,10 @@ def test_where_annotators_rank_at_random_nothing_is_found(rig: Rig) -> None:
     assert n > 80
     assert low / n <= run.result["held_out"]["pair_accuracy"] <= high / n
     assert run.result["held_out"]["loss"] > 0.65  # far from the 0.1 of a preference that is there
+    report = json.loads((rig.folder(run) / "report.json").read_text(encoding="utf-8"))
+    for found in (report["model"]["pair_accuracy"], report["instant"]["pair_accuracy"]):
+        assert found["low"] - 0.05 < 0.5 < found["high"] + 0.05
+    assert not report["model"]["length"]["is_beaten"]
 
 
 def test_rankings_in_reverse_give_the_reverse_score(rig: Rig) -> None:

@@ -96,9 +96,10 @@ def test_two_clicks_start_one_run(sqlite_store: Store, home: Home, open_app: Any
 def test_a_refused_setting_starts_nothing(sqlite_store: Store, home: Home, open_app: Any) -> None:
     snapshot = make_snapshot(sqlite_store, home)
     app = _page(sqlite_store, open_app, RunKind.REWARD)
-    app.get_by_key(f"train.reward.{snapshot.project_id}.batch_prompts").set_value(7)
+    for name, value in (("loss", "plackett-luce"), ("ties", "half")):
+        app.get_by_key(f"train.reward.{snapshot.project_id}.{name}").set_value(value)
     _starts(app)[0].click().run()
-    assert "7 is not divisible by" in app.error[0].value.replace("\\", "")
+    assert "'plackett-luce' has no pairs" in app.error[0].value.replace("\\", "")
     with sqlite_store.read() as tx:
         assert not list_runs(tx)
 

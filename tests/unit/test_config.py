@@ -50,7 +50,6 @@ def test_a_ranking_needs_two_responses() -> None:
 @pytest.mark.parametrize(
     ("config", "words", "numbers"),
     [
-        (RewardConfig, ["batch_prompts=8", "micro_batch_prompts=3"], r"batch_prompts = 8 .* micro_batch_prompts = 3"),
         (SFTConfig, ["batch_size=8", "micro_batch_size=3"], r"batch_size = 8 .* micro_batch_size = 3"),
         (DPOConfig, ["batch_size=9", "micro_batch_size=4"], r"batch_size = 9 .* micro_batch_size = 4"),
         (
@@ -66,7 +65,7 @@ def test_sizes_that_do_not_divide_are_refused_with_both_numbers(config: type, wo
 
 
 def test_a_micro_batch_may_be_larger_than_its_batch() -> None:
-    assert RewardConfig(batch_prompts=2, micro_batch_prompts=4).batch_prompts == 2
+    assert SFTConfig(batch_size=2, micro_batch_size=4).batch_size == 2
 
 
 def test_derived_sizes() -> None:
@@ -110,3 +109,10 @@ def test_the_critic_has_a_learning_rate_of_its_own() -> None:
     assert critic_learning_rate(PPOConfig()) == 1e-4
     assert critic_learning_rate(PPOConfig(adapter="full")) == 9e-6
     assert critic_learning_rate(PPOConfig(critic_learning_rate=0.25)) == 0.25
+
+
+@pytest.mark.parametrize("words", [["ties=half"], ["margin=ranks"]])
+def test_choosing_one_by_one_has_no_pairs_to_be_tied_or_apart(words: list[str]) -> None:
+    with pytest.raises(InvalidConfig, match="'plackett-luce' has no pairs"):
+        from_words(RewardConfig, ["loss=plackett-luce", *words])
+    assert from_words(RewardConfig, words).loss == "pairs"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from factories import real_data
 
+from data.fields import describe
 from data.hygiene import BADGES, dropped_for, findings, screen
 from data.label_settings import Hygiene, LabelSettings
 from data.records import Messages, NewResponse
@@ -112,7 +113,8 @@ def test_the_project_decides_what_is_shown_and_what_is_dropped() -> None:
 
 
 def test_every_finding_has_its_setting_and_its_words() -> None:
-    settings = {name.removeprefix("on_") for name in LabelSettings.__dataclass_fields__ if name.startswith("on_")}
+    fields = [each.name for each in describe(LabelSettings) if each.choices == tuple(Hygiene)]
+    settings = {name.removeprefix("on_") for name in fields}
     assert settings == set(BADGES)
 
 

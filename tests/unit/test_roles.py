@@ -279,7 +279,7 @@ def test_a_reward_model_with_another_tokenizer_reads_text(
     parts = rig.parts(layout, reward=reward)
     texts: list[Any] = []
     original = Scorer.score
-    monkeypatch.setattr(Scorer, "score", lambda self, given: texts.extend(given) or original(self, given))
+    monkeypatch.setattr(Scorer, "score", lambda self, given, _facts: texts.extend(given) or original(self, given))
     rows = rows_of(parts)
     found = parts.roles.reward_model.score(rows)
     assert texts == [(row.messages, row.text) for row in rows]

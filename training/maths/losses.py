@@ -37,6 +37,7 @@ def ranking_loss(
     weights: Tensor | None = None,
     centring: float = 0.0,
     preferences: Tensor | None = None,
+    margins: Tensor | None = None,
 ) -> RankingLoss:
     """Pairwise ranking loss over whole rankings: -mean over pairs of log sigmoid(r_w - r_l), mean over groups.
 
@@ -46,35 +47,69 @@ def ranking_loss(
     preferences: (N, N), how sure it is that response i is better than j, in place of what the ranks say: the loss of a
     pair is then the cross-entropy with that as target, and it counts in pair_accuracy if one side is surer. Both
     directions sum to 1, or are 0 where there is no pair; 0 between groups. Every group with a pair needs a sure one.
+    margins: (N, N), by how much r_i - r_j should be more than 0: taken from it (Touvron et al. 2023, eq. 2).
     Raises ValueError if no group has a pair. Source: Ouyang et al. 2022, eq. 1.
     """
     scores = _at_least_float32(scores)
-    n_groups = int(groups.max()) + 1
     if preferences is None:
         better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
-        is_pair, target = better, better
+        is_pair, target = better, better.to(scores.dtype)
     else:
         target = preferences.to(scores.dtype)
         better, is_pair = target > target.T, (target + target.T > 0).triu()
+    n_groups = int(groups.max()) + 1
     nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
-    pairs_of_group = nothing.index_add(0, groups, is_pair.sum(1).to(scores.dtype))
     sure_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
-    has_pair = sure_of_group > 0
-    if not bool(has_pair.any()):
-        raise ValueError("all ranks are tied in every ranking of the batch: there is no pair to learn from")
-    margins = scores[:, None] - scores[None, :]
+    pairs_of_group = nothing.index_add(0, groups, is_pair.sum(1).to(scores.dtype))
+    differences = scores[:, None] - scores[None, :]
+    missing = -differences if margins is None else margins.to(scores.dtype) - differences
     share = (1 / pairs_of_group.clamp(min=1))[groups][:, None] * target
-    losses = nothing.index_add(0, groups, (F.softplus(-margins) * share).sum(1))
-    right = (margins.detach() > 0).to(scores.dtype) + 0.5 * (margins.detach() == 0)
+    losses = nothing.index_add(0, groups, (F.softplus(missing) * share).sum(1))
+    right = (differences.detach() > 0).to(scores.dtype) + 0.5 * (differences.detach() == 0)
     judged = (1 / sure_of_group.clamp(min=1))[groups][:, None] * better
     accuracy = nothing.index_add(0, groups, (right * judged).sum(1))
-    if centring:
-        sizes = nothing.index_add(0, groups, torch.ones_like(scores))
-        means = nothing.index_add(0, groups, scores) / sizes.clamp(min=1)
-        losses = losses + centring * means.square()
+    return _over_groups(losses + centring * _squared_means(scores, groups, n_groups), accuracy, sure_of_group, weights)
+
+
+def plackett_luce_loss(
+    scores: Tensor, ranks: Tensor, groups: Tensor, weights: Tensor | None = None, centring: float = 0.0
+) -> RankingLoss:
+    """-log likelihood of choosing the responses one by one, the best first, each with probability softmax of the scores
+    of those that are left; mean over the choices of a ranking, mean over groups. For two responses it is the pairwise
+    loss. Arguments and result as of `ranking_loss`.
+
+    Equal ranks are choices from one and the same rest, those chosen included (Breslow); the last rank is no choice.
+    Raises ValueError if no group has a pair. Sources: Plackett 1975; Breslow 1974.
+    """
+    scores = _at_least_float32(scores)
+    same = groups[:, None] == groups[None, :]
+    better, left = same & (ranks[:, None] < ranks[None, :]), same & (ranks[:, None] <= ranks[None, :])
+    rest = torch.where(left, scores[None, :], -torch.inf).logsumexp(1)
+    is_choice = better.any(1).to(scores.dtype)
+    n_groups = int(groups.max()) + 1
+    nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
+    choices = nothing.index_add(0, groups, is_choice)
+    losses = nothing.index_add(0, groups, (rest - scores) * is_choice) / choices.clamp(min=1)
+    differences = scores.detach()[:, None] - scores.detach()[None, :]
+    right = ((differences > 0).to(scores.dtype) + 0.5 * (differences == 0)) * better
+    pairs = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
+    accuracy = nothing.index_add(0, groups, right.sum(1)) / pairs.clamp(min=1)
+    return _over_groups(losses + centring * _squared_means(scores, groups, n_groups), accuracy, pairs, weights)
+
+
+def _squared_means(scores: Tensor, groups: Tensor, n_groups: int) -> Tensor:
+    nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
+    sizes = nothing.index_add(0, groups, torch.ones_like(scores))
+    return (nothing.index_add(0, groups, scores) / sizes.clamp(min=1)).square()
+
+
+def _over_groups(losses: Tensor, accuracy: Tensor, pairs: Tensor, weights: Tensor | None) -> RankingLoss:
+    """Means over the groups that have a pair."""
+    has_pair = pairs > 0
+    if not bool(has_pair.any()):
+        raise ValueError("all ranks are tied in every ranking of the batch: there is no pair to learn from")
     factor = torch.ones_like(losses) if weights is None else weights.to(losses.dtype)
-    loss = (losses * factor)[has_pair].mean()
-    return RankingLoss(loss, accuracy[has_pair].mean(), int(has_pair.sum()))
+    return RankingLoss((losses * factor)[has_pair].mean(), accuracy[has_pair].mean(), int(has_pair.sum()))
 
 
 def policy_loss(

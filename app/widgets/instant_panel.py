@@ -1,0 +1,91 @@
+"""What the labels so far can tell, live: how well the instant reward model foresees rankings that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from app.context import home, person, require, store
+from app.instant import FEWEST, Told, what_labels_tell
+from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
+from app.widgets.problems import plain
+from app.widgets.reward_report import share_words
+from app.widgets.words import count
+from data.projects import project_counts
+from data.records import Project, Role, RunKind
+from training.config import CONFIGS
+from training.launch import queue_run
+
+KEY = "instant"
+REFRESH_S = 15.0
+
+
+def instant_panel(project: Project) -> None:
+    """Draw the panel; it follows the rankings while the page is open."""
+    st.fragment(_panel, run_every=REFRESH_S)(project)
+
+
+def _panel(project: Project) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
+    with store().read() as tx:
+        counts = project_counts(tx, project.id)
+    told = _told(project.id, tuple(sorted((name, str(value)) for name, value in counts.items())))
+    with st.container(border=True, key=f"{KEY}.panel"):
+        st.markdown("**What the labels so far can tell**")
+        if told.accuracy is None:
+            _too_little(project, told)
+            return
+        left, middle, right = st.columns(3)
+        _share(left, "Instant reward model", told.accuracy)
+        _share(middle, "Length alone", told.length)
+        right.metric("Rankings", f"{told.n_rankings:,}")
+        st.caption(plain(verdict(told)))
+        if told.n_without:
+            _read_them(project, told)
+
+
+def _share(place: Any, label: str, figure: dict[str, Any] | None) -> None:
+    """A share as a number, and its interval below."""
+    value, _, reach = share_words(figure or {"value": None}).partition(" (")
+    place.metric(label, value)
+    place.caption(reach.removesuffix(")") or "one prompt")
+
+
+@st.cache_resource(ttl=60, max_entries=50, show_spinner=False)
+def _told(project_id: str, _counts: Sequence[tuple[str, str]]) -> Told:
+    return what_labels_tell(store(), home(), project_id)
+
+
+def verdict(told: Told) -> str:
+    """Whether the labels tell more than how long a response is."""
+    gain = told.gain or {"low": None, "value": 0.0}
+    says = "more than length alone" if gain["low"] is not None and gain["low"] > 0 else "no more than length alone, yet"
+    return (
+        f"Pair accuracy on prompts that the head has not seen, with 95 % intervals: the labels tell {says}. Fitted in "
+        f"{1000 * told.fit_s:.0f} ms on features of {told.model.rpartition('/')[2]}."
+    )
+
+
+def _too_little(project: Project, told: Told) -> None:
+    n = told.n_rankings + told.n_without
+    if n < FEWEST:
+        st.caption(f"{count(n, 'ranking')} with a pair so far; from {FEWEST} on this panel says what they tell.")
+    else:
+        _read_them(project, told)
+
+
+def _read_them(project: Project, told: Told) -> None:
+    """Offer the run that reads what no model has read yet."""
+    st.caption(f"{count(told.n_without, 'ranking')} with responses that the frozen model has not read.")
+    key = nonce(KEY)
+    if st.button("Read responses", icon=":material/auto_stories:", key=f"{KEY}.read.{key}"):
+        run = None
+        with ShownErrors():
+            config = CONFIGS[RunKind.FEATURES]()
+            run = queue_run(store(), RunKind.FEATURES, config, project_id=project.id, nonce=key, created_by=person().id)
+        if run is not None:
+            renew_nonce(KEY)
+            say_after_rerun("A run reads the responses; the panel follows it")
+            st.rerun()

@@ -1,0 +1,69 @@
+"""Score a file by a reward model: an upload becomes a scoring run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.context import home, person, store
+from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
+from app.widgets.words import count
+from data.files import SUFFIXES
+from data.ids import new_id
+from data.records import Run, RunKind
+from labeling.handover import hand_over
+from training.config import CONFIGS
+from training.launch import queue_run
+
+KEY = "score"
+EXAMPLE = '{"prompt": "Name a prime.", "responses": ["7", "9"]}'
+
+
+def score_form(run: Run) -> None:
+    """Upload rows of a prompt with its responses, and start a run that scores them."""
+    st.caption(
+        "Rows with a prompt and its responses; the scores come back in the same order, with what best-of-n gives."
+    )
+    key = nonce(KEY)
+    suffixes = sorted(suffix.removeprefix(".") for suffix in SUFFIXES)
+    uploaded = st.file_uploader("File", suffixes, key=f"{KEY}.file.{key}", help="UTF-8, up to 200 MB")
+    if uploaded is None:
+        st.code(EXAMPLE, language=None)
+        return
+    centre = st.toggle(
+        "Take each prompt's mean off its scores", key=f"{KEY}.centre.{key}", help="--set centre_prompts=true"
+    )
+    if st.button("Score", type="primary", icon=":material/trophy:", key=f"{KEY}.start.{key}"):
+        _start(run, uploaded, key, centre_prompts=centre)
+
+
+def _start(run: Run, uploaded: Any, key: str, *, centre_prompts: bool) -> None:
+    scoring = None
+    given = home().uploads / f"{new_id(time.time())}{Path(uploaded.name).suffix.lower()}"
+    taken = home().uploads / f"{new_id(time.time())}.jsonl"
+    with ShownErrors():
+        given.write_bytes(uploaded.getbuffer())
+        try:
+            _, problems = hand_over(given, taken, with_responses=True)
+            config = CONFIGS[RunKind.SCORE](input_file=str(taken), centre_prompts=centre_prompts)
+            scoring = queue_run(
+                store(),
+                RunKind.SCORE,
+                config,
+                project_id=run.project_id,
+                reward_run_id=run.id,
+                nonce=key,
+                created_by=person().id,
+            )
+        finally:
+            given.unlink(missing_ok=True)
+            if scoring is None:
+                taken.unlink(missing_ok=True)
+    if scoring is not None:
+        renew_nonce(KEY)
+        left_out = f"; {count(len(problems), 'line')} left out" if problems else ""
+        say_after_rerun(f"Scoring started{left_out}")
+        go_to("runs", run=scoring.id)

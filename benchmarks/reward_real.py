@@ -1,0 +1,220 @@
+"""Reward models on rankings that people made: accuracy on held-out prompts beside length alone, a head on the frozen
+model, and the same model with an untrained head; and ours beside TRL's RewardTrainer, over several seeds.
+
+    python benchmarks/reward_real.py --data DIR --model MODEL [--seeds 3] [--limit N] [--quick] [--json]
+
+DIR holds the folders pandalm, llmbar and oasst-en-trees as their authors publish them. MODEL is a folder or a hub id.
+All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last rows.
+`--quick`: 240 rankings of PandaLM, one seed, texts of at most 96 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from data.metrics import metrics_of
+from data.paths import Home, open_home
+from data.projects import create_project
+from data.records import Run, RunKind, RunStatus, Snapshot
+from data.runs import claim_run, get_run
+from data.store import Store, open_store
+from labeling.imports import import_rankings
+from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from training.config import RewardConfig
+from training.dataset import EncodedGroup, encode_snapshot
+from training.figures import Judged, pair_accuracy, pair_columns
+from training.launch import queue_run
+from training.models import Machine, ModelSource, load_classifier, load_encoder
+from training.scorer import score_groups
+from training.worker import do_run
+
+RATE, BATCH = 1e-4, 8
+
+
+def pandalm(folder: Path) -> Iterator[dict[str, Any]]:
+    """Three annotators each; 0 is a tie, else which response is better."""
+    for row in json.loads((folder / "testset-v1.json").read_text(encoding="utf-8")):
+        prompt = "\n\n".join(filter(None, [row["instruction"], row["input"]]))
+        for person in ("annotator1", "annotator2", "annotator3"):
+            ranks = {0: [1, 1], 1: [1, 2], 2: [2, 1]}[row[person]]
+            responses = [str(row["response1"]), str(row["response2"])]
+            yield {"prompt": prompt, "responses": responses, "ranks": ranks, "annotator": f"pandalm-{person}"}
+
+
+def llmbar(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("LLMBar-*.json")):
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            ranks = [1, 2] if row["label"] == 1 else [2, 1]
+            responses = [row["output_1"], row["output_2"]]
+            yield {"prompt": row["input"], "responses": responses, "ranks": ranks, "annotator": "llmbar"}
+
+
+def snapshot_of(store: Store, home: Home, data: Path, limit: int, *, quick: bool) -> Snapshot:
+    """Everything as one project, about a third of the prompts held out."""
+    with store.begin() as tx:
+        project = create_project(tx, "real", overlap=3)
+    rows = list(pandalm(data / "pandalm"))[: 240 if quick else limit or None]
+    if not quick:
+        rows += list(llmbar(data / "llmbar"))[: limit or None]
+    file = home.uploads / "rankings.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    import_rankings(store, project.id, file)
+    if not quick:
+        import_rankings(store, project.id, data / "oasst-en-trees" / "en_100_tree.jsonl", format_name="oasst")
+    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.33))
+
+
+def ours(store: Store, home: Home, snapshot: Snapshot, model: str, seed: int, length: int) -> Run:
+    """A reward run as the product does it."""
+    config = RewardConfig(model=model, seed=seed, learning_rate=RATE, max_length=length, batch_prompts=BATCH)
+    run = queue_run(store, RunKind.REWARD, config, snapshot_id=snapshot.id)
+    with store.begin() as tx:
+        claimed = claim_run(tx, "benchmark")
+    assert claimed is not None
+    do_run(store, home, run.id, claimed.epoch)
+    with store.read() as tx:
+        done = get_run(tx, run.id)
+    if done.status is not RunStatus.SUCCEEDED:
+        raise SystemExit(f"seed {seed}: {done.error_message}")
+    return done
+
+
+def theirs(folder: Path, home: Home, snapshot: Snapshot, model: str, seed: int, length: int) -> float:
+    """TRL's RewardTrainer on the same pairs, adapters and rate; returns its accuracy on the same held-out rankings."""
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import set_seed
+    from trl import RewardConfig as TRLConfig
+    from trl import RewardTrainer
+
+    source = ModelSource(model, model, "")
+    encoder = load_encoder(source)
+    encoded = encode_snapshot(home.snapshot_folder(snapshot.id), encoder, length)
+    set_seed(seed)
+    classifier = load_classifier(source, torch.float32, encoder.pad_id)
+    encoder.tokenizer.pad_token_id = encoder.pad_id
+    pairs = [
+        {"chosen_ids": group.sequences[i], "rejected_ids": group.sequences[j]}
+        for group in encoded.train
+        for i in range(group.n_responses)
+        for j in range(group.n_responses)
+        if group.ranks[i] < group.ranks[j]
+    ]
+    arguments = TRLConfig(
+        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=1, per_device_train_batch_size=BATCH, seed=seed,
+        learning_rate=RATE, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        adam_beta2=0.95, max_length=None, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+        save_strategy="no", disable_tqdm=True, logging_steps=50,
+    )  # fmt: skip
+    adapters = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear", task_type="SEQ_CLS")
+    trainer = RewardTrainer(
+        model=classifier, args=arguments, train_dataset=Dataset.from_list(pairs), processing_class=encoder.tokenizer,
+        peft_config=adapters,
+    )  # fmt: skip
+    trainer.train()
+    return accuracy(trainer.model, encoded.held_out, encoder.pad_id)
+
+
+def accuracy(classifier: Any, groups: list[EncodedGroup], pad_id: int) -> float:
+    machine = Machine(torch.device("cpu"), is_bf16=False)
+    scores = score_groups(classifier.eval(), groups, pad_id, machine, 4096, is_shared=False)
+    judged = [
+        Judged(each.ranking_id, each.prompt_id, tuple(each.ranks), tuple(given.tolist()), (0,) * each.n_responses)
+        for each, given in zip(groups, scores, strict=True)
+    ]
+    return float(pair_accuracy(pair_columns(judged))["value"])
+
+
+def rows_of(store: Store, home: Home, run: Run, seed: int) -> list[dict[str, Any]]:
+    """What one run's report says, as rows."""
+    report = json.loads((home.run_folder(run.id) / "report.json").read_text(encoding="utf-8"))
+    with store.read() as tx:
+        points = metrics_of(tx, run.id, names=("reward/held_out_pair_accuracy",))
+    untrained = next(point.value for point in points if point.step == 0)
+    length = report["model"]["length"]["accuracy"]
+    found = {"trained": report["model"]["pair_accuracy"], "untrained_head": {"value": untrained}}
+    if "instant" in report:
+        found["instant"] = report["instant"]["pair_accuracy"]
+    if report["model"]["human_agreement"]["value"] is not None:
+        found["two_people"] = report["model"]["human_agreement"]
+    return [
+        {
+            "case": f"{name}_seed{seed}",
+            "ours": figure["value"],
+            "interval": [figure.get("low"), figure.get("high")],
+            "peer": length["value"],
+            "ratio": figure["value"] / length["value"],
+            "unit": "pair accuracy; peer: length alone",
+            "runs": [figure["value"]],
+            "prompts": figure.get("prompts"),
+        }
+        for name, figure in found.items()
+    ]
+
+
+def measure(data: Path, model: str, seeds: int, limit: int, length: int, *, quick: bool, keep: str) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        home = open_home(Path(keep or scratch) / "home")
+        store = open_store(home.store_url)
+        snapshot = snapshot_of(store, home, data, limit, quick=quick)
+        pairs: list[tuple[float, float]] = []
+        for seed in range(seeds):
+            run = ours(store, home, snapshot, model, seed, length)
+            rows += rows_of(store, home, run, seed)
+            peer = theirs(Path(scratch), home, snapshot, model, seed, length)
+            pairs.append((run.result["held_out"]["pair_accuracy"], peer))
+        store.close()
+    mine, peers = [a for a, _ in pairs], [b for _, b in pairs]
+    rows.append(
+        {"case": "against_trl", "ours": fmean(mine), "peer": fmean(peers), "ratio": fmean(mine) / fmean(peers),
+         "unit": "pair accuracy, mean over seeds", "runs": [round(each, 4) for pair in pairs for each in pair]}
+    )  # fmt: skip
+    packages = ("torch", "transformers", "trl", "peft")
+    return {
+        "benchmark": "reward_real",
+        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "sizes": {"snapshot": snapshot.counts, "max_length": length},
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with pandalm, llmbar and oasst-en-trees")
+    parser.add_argument("--model", required=True, help="a folder or a hub id")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, default=0, help="at most so many rankings of each set; 0: all")
+    parser.add_argument("--max-length", type=int, default=384, help="tokens of prompt and response")
+    parser.add_argument("--keep", default="", help="keep the home folder here, to look at the runs")
+    parser.add_argument("--quick", action="store_true", help="240 rankings, one seed, short texts")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    given = parser.parse_args()
+    seeds, length = (1, 96) if given.quick else (given.seeds, given.max_length)
+    found = measure(given.data, given.model, seeds, given.limit, length, quick=given.quick, keep=given.keep)
+    if given.json:
+        print(json.dumps(found))
+        return
+    for row in found["rows"]:
+        reach = row.get("interval")
+        words = f" ({reach[0]:.3f} to {reach[1]:.3f})" if reach and reach[0] is not None else ""
+        print(f"{row['case']:<24} {row['ours']:.3f}{words}, peer {row['peer']:.3f}")
+
+
+if __name__ == "__main__":
+    main()

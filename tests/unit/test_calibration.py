@@ -1,0 +1,67 @@
+"""Calibration against numbers worked out by hand, and against margins whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from training.calibration import (
+    calibration,
+    expected_calibration_error,
+    fitted_temperature,
+    negative_log_likelihood,
+    reliability,
+)
+
+
+def test_bins_are_of_the_preferred_response() -> None:
+    """Margins 2, -2 (wrong) and 0.1: confidences 0.8808, 0.8808, 0.5250."""
+    bins = reliability(np.array([2.0, -2.0, 0.1]), np.array([1.0, 1.0, 2.0]))
+    assert [(each["from"], each["n"]) for each in bins] == [(0.5, 1), (0.85, 2)]
+    assert [each["accuracy"] for each in bins] == [1.0, 0.5]
+    assert [each["confidence"] for each in bins] == pytest.approx([0.5249791875, 0.8807970780])
+    assert [each["share"] for each in bins] == [0.5, 0.5]
+    error = 0.5 * (1 - 0.5249791875) + 0.5 * (0.8807970780 - 0.5)
+    assert expected_calibration_error(bins) == pytest.approx(error)
+
+
+def test_certainty_and_equal_scores_have_their_bins() -> None:
+    bins = reliability(np.array([50.0, 0.0]), np.ones(2))
+    assert [(each["from"], each["accuracy"]) for each in bins] == [(0.5, 0.5), (0.95, 1.0)]
+
+
+def test_the_loss_is_that_of_pairs() -> None:
+    assert negative_log_likelihood(np.array([1.0, 2.0]), np.array([1.0, 1.0])) == pytest.approx(
+        (math.log1p(math.exp(-1)) + math.log1p(math.exp(-2))) / 2
+    )
+    assert negative_log_likelihood(np.array([1.0]), np.ones(1), 2.0) == pytest.approx(math.log1p(math.exp(-0.5)))
+
+
+def test_a_temperature_makes_the_share_of_right_pairs_come_true() -> None:
+    """Three of four right, all margins 4: the best temperature gives them 0.75, so T = 4 / log 3."""
+    margins = np.array([4.0, 4.0, 4.0, -4.0])
+    temperature = fitted_temperature(margins, np.ones(4))
+    assert temperature == pytest.approx(4 / math.log(3), rel=1e-3)
+    found = calibration(margins, np.ones(4))
+    assert found["error"] == pytest.approx(1 / (1 + math.exp(-4)) - 0.75)
+    assert found["error_at_temperature"] == pytest.approx(0, abs=1e-3)
+    assert found["loss_at_temperature"] < found["loss"]
+
+
+def test_margins_that_tell_the_truth_are_left_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    size = np.abs(rng.normal(0, 1.5, 20_000))
+    margins = np.where(rng.random(20_000) < 1 / (1 + np.exp(-size)), size, -size)
+    found = calibration(margins, np.ones(20_000))
+    assert found["temperature"] == pytest.approx(1, abs=0.05)
+    assert found["error"] < 0.01
+    doubled = calibration(2 * margins, np.ones(20_000))
+    assert doubled["temperature"] == pytest.approx(2, abs=0.1)
+    assert doubled["error"] > 0.05
+
+
+def test_a_temperature_stays_in_its_limits_where_all_is_right_or_wrong() -> None:
+    for margins in (np.ones(3), -np.ones(3)):
+        assert 0.01 <= fitted_temperature(margins, np.ones(3)) <= 100

@@ -1,0 +1,200 @@
+"""Figures of held-out rankings, against numbers counted by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from training.figures import (
+    Judged,
+    best_of,
+    best_of_curve,
+    by,
+    exact_order,
+    human_agreement,
+    interval,
+    pair_accuracy,
+    pair_columns,
+    per_ranking,
+    tau,
+    win_share,
+)
+from training.report import compared, figures, length_figures, longer_wins, score_distribution, verdicts, worst_pairs
+
+
+def judged(ranks: tuple[int, ...], scores: tuple[float, ...], prompt: str = "p", **more: object) -> Judged:
+    lengths = more.pop("lengths", tuple(range(1, len(ranks) + 1)))
+    name = str(more.pop("name", f"r-{prompt}"))
+    return Judged(name, prompt, ranks, scores, lengths, **more)  # type: ignore[arg-type]
+
+
+ONE = judged((1, 2, 3), (3.0, 1.0, 2.0), "p1", annotator="a", flags=(("rude",), (), ()))  # one of three pairs is wrong
+TWO = judged((1, 1, 2, 3), (0.0, 5.0, 0.0, -1.0), "p2", annotator="b")  # 5 pairs; (0, 2) has equal scores
+THREE = judged((2, 1), (1.0, 0.0), "p3", annotator="a")  # wrong
+
+
+def test_pairs_are_better_and_worse_and_weigh_alike_within_their_ranking() -> None:
+    pairs = pair_columns([ONE, TWO, THREE])
+    assert len(pairs.weight) == 3 + 5 + 1
+    assert pairs.weight.tolist() == pytest.approx([1 / 3] * 3 + [1 / 5] * 5 + [1])
+    assert pairs.prompt.tolist() == [0] * 3 + [1] * 5 + [2]
+    assert pairs.margin.tolist() == [2, 1, -1, 0, 1, 5, 6, 1, -1]
+    assert [each["distance"] for each in pairs.facts] == [1, 2, 1, 1, 2, 1, 2, 1, 1]
+    assert pairs.facts[0]["flags"] == {"rude"} and pairs.facts[2]["flags"] == set()
+
+
+def test_accuracy_is_the_mean_over_rankings_and_equal_scores_are_half_right() -> None:
+    found = pair_accuracy(pair_columns([ONE, TWO, THREE]))
+    assert found["value"] == pytest.approx((2 / 3 + 4.5 / 5 + 0) / 3)
+    assert (found["n"], found["prompts"]) == (9, 3)
+    assert 0 <= found["low"] <= found["value"] <= found["high"] <= 1
+
+
+def test_an_interval_is_over_prompts_which_stay_whole() -> None:
+    """A hundred rankings of two prompts tell no more than two prompts do."""
+    many = [judged((1, 2), (1.0, 0.0), "good", name=str(n)) for n in range(50)]
+    many += [judged((1, 2), (0.0, 1.0), "bad", name=str(n)) for n in range(50, 100)]
+    found = pair_accuracy(pair_columns(many))
+    assert (found["low"], found["value"], found["high"]) == (0, 0.5, 1)
+    assert pair_accuracy(pair_columns(many[:50]))["low"] is None
+    assert interval(np.array([1.0]), np.array([1.0])) == (None, None)
+
+
+def test_an_interval_has_the_width_that_theory_gives() -> None:
+    rng = random.Random(1)
+    drawn = [judged((1, 2), (float(rng.random() < 0.7), 0.5), f"p{n}", name=str(n)) for n in range(400)]
+    found = pair_accuracy(pair_columns(drawn))
+    half = 1.96 * (found["value"] * (1 - found["value"]) / 400) ** 0.5
+    assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.15)
+
+
+def test_tables_by_what_pairs_have() -> None:
+    pairs = pair_columns([ONE, TWO, THREE])
+    by_distance = {row["of"]: row for row in by(pairs, lambda facts: [facts["distance"]])}
+    near = [(1, 1 / 3), (0, 1 / 3), (0.5, 1 / 5), (1, 1 / 5), (1, 1 / 5), (0, 1)]
+    assert by_distance[1]["value"] == pytest.approx(sum(r * w for r, w in near) / sum(w for _, w in near))
+    assert by_distance[2]["value"] == 1
+    assert [row["of"] for row in by(pairs, lambda facts: [facts["k"]])] == [2, 3, 4]
+    of_a = next(row for row in by(pairs, lambda facts: [facts["annotator"]]) if row["of"] == "a")
+    assert of_a["value"] == pytest.approx((2 / 3 + 0) / 2)
+    (flagged,) = by(pairs, lambda facts: facts["flags"])
+    assert (flagged["of"], flagged["value"], flagged["n"]) == ("rude", 1.0, 2)
+
+
+def test_exact_order_and_tau() -> None:
+    assert [exact_order(each) for each in (ONE, judged((1, 2, 2), (3.0, 0.0, 1.0)))] == [0, 1]
+    assert tau(ONE) == pytest.approx(1 / 3)
+    assert tau(judged((1, 2), (0.0, 0.0))) is None
+    assert tau(judged((1, 2, 2), (3.0, 1.0, 0.0), unplaced=(1, 2))) is None
+    assert per_ranking([ONE, judged((1, 2), (0.0, 0.0))], tau)["n"] == 1
+
+
+def test_best_of_n_is_the_mean_over_all_ways_to_draw() -> None:
+    values, scores = [0.1, 0.9, 0.4, 0.6, 0.2], [5.0, 1.0, 3.0, 2.0, 4.0]
+    for n in range(1, 6):
+        drawn = [values[max(places, key=scores.__getitem__)] for places in itertools.combinations(range(5), n)]
+        assert best_of(values, scores, n) == pytest.approx(fmean(drawn))
+
+
+def test_equal_scores_share_what_they_are_worth() -> None:
+    assert best_of([1.0, 0.0], [2.0, 2.0], 2) == 0.5
+    assert best_of([1.0, 0.0, 0.5], [2.0, 2.0, 1.0], 3) == 0.5
+
+
+def test_best_of_curve_starts_at_chance_and_ends_at_the_first_choice() -> None:
+    rankings = [ONE, judged((1, 2, 3), (1.0, 2.0, 3.0), "p9"), THREE]
+    curve = best_of_curve(rankings)
+    assert [point["n_samples"] for point in curve] == [1, 2, 3]
+    assert curve[0]["value"] == pytest.approx(0.5)
+    assert curve[-1]["value"] == pytest.approx((1 + 0) / 2)  # of ONE the best, of the other the worst
+    assert win_share(TWO, 0) == pytest.approx((0.5 + 1 + 1) / 3)
+
+
+def test_people_agree_where_both_saw_a_difference() -> None:
+    rankings = [judged((1, 2, 3), (0.0,) * 3, "p", name="1"), judged((1, 3, 1), (0.0,) * 3, "p", name="2")]
+    # The second person has the responses in another order: b, c, a. Pairs: ab: both a; ac: c tied with... b 1, c 3, a 1
+    found = human_agreement(rankings, [["a", "b", "c"], ["b", "c", "a"]])
+    # First: a < b < c. Second: b = a, both above c. ab: a tie of the second, left out; ac and bc: agreed.
+    assert (found["value"], found["n"]) == (1.0, 2)
+    other = human_agreement([rankings[0], judged((3, 2, 1), (0.0,) * 3, "p", name="2")], [["a", "b", "c"]] * 2)
+    assert (other["value"], other["n"]) == (0.0, 3)
+    assert human_agreement([ONE, TWO], [list("abc"), list("abcd")])["value"] is None
+
+
+def test_length_is_the_baseline_in_the_direction_that_was_learnt() -> None:
+    longer = judged((1, 2), (0.0, 1.0), lengths=(9, 3))
+    shorter = judged((2, 1), (0.0, 1.0), lengths=(9, 3))
+    assert longer_wins([longer]) and not longer_wins([shorter])
+    found = length_figures([longer, shorter], pair_columns([longer, shorter]), is_longer_better=False)
+    assert (found["baseline"], found["accuracy"]["value"]) == ("shorter wins", 0.5)
+    assert found["correlation"] == pytest.approx(-1)
+    constant = length_figures([ONE], pair_columns([judged((1, 2, 3), (3.0, 1.0, 2.0), lengths=(4, 4, 4))]), True)
+    assert constant["accuracy"]["value"] == 0.5
+
+
+def test_a_correlation_within_rankings_does_not_see_prompts() -> None:
+    """Between prompts longer scores higher, within them shorter does."""
+    rankings = [
+        judged((1, 2), (1.0, 0.0), "p", lengths=(1, 2)),
+        judged((1, 2), (11.0, 10.0), "q", lengths=(101, 102)),
+    ]
+    found = length_figures(rankings, pair_columns(rankings), is_longer_better=True)
+    assert found["correlation"] > 0.9
+    assert found["correlation_within_rankings"] == pytest.approx(-1)
+
+
+def many(right: float, length_right: float, n: int = 300) -> list[Judged]:
+    rng = random.Random(0)
+    return [
+        judged(
+            (1, 2),
+            (float(rng.random() < right), 0.5),
+            f"p{number}",
+            name=str(number),
+            lengths=(9, 3) if rng.random() < length_right else (3, 9),
+        )
+        for number in range(n)
+    ]
+
+
+def test_a_report_says_plainly_whether_length_is_beaten() -> None:
+    for right, wanted in ((0.85, "beats length alone"), (0.6, "does not beat length alone")):
+        rankings = many(right, 0.62)
+        report = {"model": figures(rankings, rankings, [["a", "b"]] * len(rankings))}
+        first, *_, ceiling = verdicts(report)
+        assert f"The model {wanted} (longer wins): 0." in first
+        assert "No held-out prompt was ranked by two people" in ceiling
+
+
+def test_two_models_are_compared_pair_by_pair() -> None:
+    rankings = many(0.8, 0.5)
+    same = compared(rankings, rankings)
+    assert (same["value"], same["low"], same["high"]) == (0, 0, 0)
+
+
+def test_scores_of_the_first_and_the_last() -> None:
+    found = score_distribution([ONE, THREE])
+    assert found["first"]["mean"] == pytest.approx((3 + 0) / 2)
+    assert found["last"]["mean"] == pytest.approx((2 + 1) / 2)
+    assert sum(found["all"]["counts"]) == 5 and len(found["edges"]) == len(found["all"]["counts"]) + 1
+
+
+def test_the_worst_pairs_name_who_said_so_once_for_each_ranking() -> None:
+    found = worst_pairs([ONE, TWO, THREE])
+    assert [(each["ranking_id"], each["margin"]) for each in found] == [("r-p1", -1.0), ("r-p3", -1.0)]
+    assert (found[1]["annotator"], found[1]["better"], found[1]["worse"]) == ("a", 1, 0)
+    assert len(worst_pairs([ONE, TWO, THREE], n=1)) == 1
+    again = judged((1, 2, 3), (3.0, 1.0, 2.0), "p1", name="second", annotator="b")
+    assert [each["ranking_id"] for each in worst_pairs([ONE, again])] == ["r-p1"]
+
+
+def test_a_report_is_whole_for_small_and_odd_rankings() -> None:
+    found = figures([ONE], [], [["a", "b", "c"]])
+    assert found["pair_accuracy"]["low"] is None and found["length"]["is_beaten"] is False
+    flat = figures([judged((1, 2), (0.0, 0.0))], [], [["a", "b"]])
+    assert flat["pair_accuracy"]["value"] == 0.5 and flat["tau"]["value"] is None
+    assert flat["length"]["correlation"] is None

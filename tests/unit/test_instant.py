@@ -1,0 +1,142 @@
+"""The instant reward model and its learning curve: a head that is refitted in well under a second."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from training.instant import Example, Head, fit_head, out_of_fold_scores, subset_by_prompt
+from training.learning_curve import at, extrapolation, fit_line, learning_curve, more_for
+
+
+def planted(n: int, d: int = 20, k: int = 4, noise: float = 0.0, seed: int = 0) -> tuple[list[Example], np.ndarray]:  # type: ignore[type-arg]
+    rng = np.random.default_rng(seed)
+    truth = np.random.default_rng(99).normal(size=d)
+    examples = []
+    for number in range(n):
+        features = rng.normal(size=(k, d))
+        utility = features @ truth + noise * rng.gumbel(size=k)
+        order = np.argsort(-utility)
+        ranks = np.empty(k, dtype=int)
+        ranks[order] = np.arange(1, k + 1)
+        examples.append(Example(f"p{number}", features, tuple(int(each) for each in ranks)))
+    return examples, truth
+
+
+def test_one_pair_on_one_feature_by_hand() -> None:
+    """Features 1 and -1: mean 0, scale 1, difference 2; minimise log(1 + exp(-2t)) + t^2 / 2, so t = 2 s(-2t)."""
+    head = fit_head([Example("p", np.array([[1.0], [-1.0]]), (1, 2))])
+    t = float(head.weights[0])
+    assert t == pytest.approx(2 / (1 + math.exp(2 * t)), abs=1e-4)
+    assert head.scores(np.array([[1.0], [-1.0]])).tolist() == pytest.approx([t, -t])
+
+
+def test_every_ranking_weighs_alike() -> None:
+    """One ranking of three with the pairs that three rankings of two have, which weigh three times as much."""
+    features = np.array([[2.0], [1.0], [0.0]])
+    whole = fit_head([Example("p", features, (1, 2, 3))])
+    parts = fit_head([Example("p", features[list(pair)], (1, 2)) for pair in ((0, 1), (0, 2), (1, 2))])
+    assert parts.weights[0] > whole.weights[0] > 0
+
+
+def test_a_planted_direction_is_found() -> None:
+    examples, truth = planted(400, noise=0.5)
+    head = fit_head(examples)
+    found = head.weights / head.scale
+    assert float(np.corrcoef(found, truth)[0, 1]) > 0.95
+
+
+def test_a_feature_that_never_varies_does_no_harm() -> None:
+    head = fit_head([Example("p", np.array([[1.0, 7.0], [-1.0, 7.0]]), (1, 2))])
+    assert np.isfinite(head.weights).all() and head.weights[1] == 0
+
+
+def test_without_a_pair_there_is_nothing_to_fit() -> None:
+    with pytest.raises(ValueError, match="no ranking has a pair"):
+        fit_head([Example("p", np.eye(2), (1, 1))])
+
+
+def test_a_refit_at_the_size_of_a_real_model_takes_less_than_a_second() -> None:
+    examples, _ = planted(1000, d=576, noise=1.0)
+    head = fit_head(examples)
+    start = time.process_time()
+    again = fit_head([*examples, planted(1, d=576, seed=5)[0][0]], start=head)
+    assert time.process_time() - start < 1.0
+    assert float(np.corrcoef(head.weights, again.weights)[0, 1]) > 0.99
+
+
+def test_a_head_that_starts_elsewhere_ends_at_the_same_place() -> None:
+    examples, _ = planted(60, noise=1.0)
+    one = fit_head(examples)
+    other = fit_head(examples, start=Head(one.mean, one.scale, np.ones(20)))
+    assert other.weights.tolist() == pytest.approx(one.weights.tolist(), abs=1e-3)
+
+
+def test_no_prompt_is_scored_by_a_head_that_has_seen_it() -> None:
+    """Ranks at random: in its own fold a head of many features would be right, out of it it is a coin."""
+    rng = np.random.default_rng(3)
+    examples = [
+        Example(f"p{n // 2}", rng.normal(size=(2, 300)), (1, 2) if rng.random() < 0.5 else (2, 1)) for n in range(300)
+    ]
+    scores = out_of_fold_scores(examples)
+    assert scores is not None
+
+    def accuracy(given: list[np.ndarray]) -> float:  # type: ignore[type-arg]
+        return float(
+            np.mean([(s[0] > s[1]) == (e.ranks[0] < e.ranks[1]) for s, e in zip(given, examples, strict=True)])
+        )
+
+    inside = [fit_head(examples).scores(each.features) for each in examples]
+    assert accuracy(inside) > 0.85
+    assert 0.38 < accuracy(scores) < 0.62
+    assert out_of_fold_scores(examples[:2]) is None
+
+
+def test_a_share_is_of_prompts() -> None:
+    examples = [Example(f"p{n // 3}", np.eye(2), (1, 2)) for n in range(30)]
+    chosen = subset_by_prompt(examples, 0.3, np.random.default_rng(0))
+    assert len(chosen) == 9
+    assert len({each.prompt for each in chosen}) == 3
+
+
+def test_a_line_over_one_by_the_root_is_found_and_followed() -> None:
+    """accuracy = 0.8 - 2 / sqrt(n): at n = 400 it is 0.7; 0.71 is reached at n = (2 / 0.09)^2 = 493.83."""
+    n = np.array([25.0, 100.0, 400.0])
+    a, b = fit_line(n, 0.8 - 2 / np.sqrt(n))
+    assert (a, b) == (pytest.approx(0.8), pytest.approx(2))
+    assert at(a, b, 1600) == pytest.approx(0.75)
+    assert more_for(0.01, b, 400) == pytest.approx((2 / 0.09) ** 2 - 400)
+    assert more_for(0.2, b, 400) == float("inf") == more_for(0.01, -1, 400)
+
+
+def test_a_curve_that_is_flat_promises_nothing() -> None:
+    n = np.array([10.0, 20.0, 40.0])
+    found = extrapolation(n, np.full(3, 0.6), np.full((50, 3), 0.6))
+    assert found["more_for_one_point"] == {"rankings": None, "low": None, "high": None}
+    assert found["at_twice"]["accuracy"] == pytest.approx(0.6)
+    assert (found["at_twice"]["low"], found["at_twice"]["high"]) == (pytest.approx(0.6), pytest.approx(0.6))
+
+
+def test_more_labels_help_and_the_curve_says_by_how_much() -> None:
+    train, _ = planted(300, noise=2.0, seed=1)
+    held_out, _ = planted(200, noise=2.0, seed=2)
+    curve = learning_curve(train, held_out)
+    assert curve is not None
+    points = curve["points"]
+    assert [point["rankings"] for point in points] == [30, 60, 105, 150, 210, 300]
+    assert points[-1]["accuracy"] > points[0]["accuracy"] + 0.02
+    assert all(point["low"] < point["accuracy"] < point["high"] for point in points)
+    twice = curve["at_twice"]
+    assert twice["low"] < twice["accuracy"] < twice["high"]
+    beyond = learning_curve(planted(600, noise=2.0, seed=1)[0], held_out)
+    assert beyond is not None
+    assert twice["low"] - 0.02 < beyond["points"][-1]["accuracy"] < twice["high"] + 0.02
+
+
+def test_a_few_rankings_have_no_curve() -> None:
+    examples, _ = planted(12)
+    assert learning_curve(examples, examples) is None
+    assert learning_curve(planted(200)[0], []) is None

@@ -1,0 +1,72 @@
+"""Whether the probabilities that scores stand for are true: sigmoid(margin) against how often people agreed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+from training.figures import Array, rightness
+
+BINS = 10
+TEMPERATURES = (0.01, 100.0)
+
+
+def negative_log_likelihood(margins: Array, weights: Array, temperature: float = 1.0) -> float:
+    """Weighted mean of -log sigmoid(margin / temperature)."""
+    return float(np.average(np.logaddexp(0, -margins / temperature), weights=weights))
+
+
+def reliability(margins: Array, weights: Array, temperature: float = 1.0) -> list[dict[str, float | int]]:
+    """Bins of the probability that the model gives to the response that it prefers, from 0.5 to 1, and how often people
+    preferred that one. Empty bins are left out."""
+    confidence = expit(np.abs(margins) / temperature)
+    places = np.minimum(((confidence - 0.5) * 2 * BINS).astype(int), BINS - 1)
+    right, found = rightness(margins), []
+    for place in range(BINS):
+        chosen = places == place
+        if weights[chosen].sum() > 0:
+            found.append(
+                {
+                    "from": 0.5 + place / (2 * BINS),
+                    "to": 0.5 + (place + 1) / (2 * BINS),
+                    "confidence": float(np.average(confidence[chosen], weights=weights[chosen])),
+                    "accuracy": float(np.average(right[chosen], weights=weights[chosen])),
+                    "share": float(weights[chosen].sum() / weights.sum()),
+                    "n": int(chosen.sum()),
+                }
+            )
+    return found
+
+
+def expected_calibration_error(bins: list[dict[str, float | int]]) -> float:
+    """Mean over the bins, by their share, of the distance between confidence and accuracy (Naeini et al. 2015)."""
+    return float(sum(each["share"] * abs(each["confidence"] - each["accuracy"]) for each in bins))
+
+
+def fitted_temperature(margins: Array, weights: Array) -> float:
+    """The number to divide scores by that makes the pairs most likely (Guo et al. 2017), from 0.01 to 100."""
+    low, high = np.log(TEMPERATURES)
+    found = minimize_scalar(
+        lambda log: negative_log_likelihood(margins, weights, float(np.exp(log))),
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
+    return float(np.exp(found.x))
+
+
+def calibration(margins: Array, weights: Array) -> dict[str, Any]:
+    """All of it, as given and at the fitted temperature, which is fitted on the same pairs."""
+    temperature = fitted_temperature(margins, weights)
+    bins, cooled = reliability(margins, weights), reliability(margins, weights, temperature)
+    return {
+        "bins": bins,
+        "error": expected_calibration_error(bins),
+        "loss": negative_log_likelihood(margins, weights),
+        "temperature": temperature,
+        "error_at_temperature": expected_calibration_error(cooled),
+        "loss_at_temperature": negative_log_likelihood(margins, weights, temperature),
+    }

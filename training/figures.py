@@ -1,0 +1,198 @@
+"""How well scores order responses as people did: figures with intervals over prompts. Plain arrays, no torch.
+
+A pair is two responses of a ranking of which people put one higher. Every ranking counts once, so a pair weighs one
+over the number of its ranking's pairs. Equal scores are half right. What can't be computed is None, with its n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+N_RESAMPLES, SEED = 1000, 0
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A ranking with a score and a length for each response. Ranks as people gave them, 1 is best."""
+
+    ranking_id: str
+    prompt_id: str
+    ranks: tuple[int, ...]
+    scores: tuple[float, ...]
+    lengths: tuple[int, ...]
+    annotator: str = ""
+    flags: tuple[tuple[str, ...], ...] = ()
+    unplaced: tuple[int, ...] = ()
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(better, worse), as people saw it."""
+        n = range(len(self.ranks))
+        return [(i, j) for i in n for j in n if self.ranks[i] < self.ranks[j]]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of some rankings as columns. `margin`: score of the better less score of the worse."""
+
+    prompt: NDArray[np.int64]
+    margin: Array
+    length_margin: Array
+    weight: Array
+    facts: list[dict[str, Any]]
+
+    @property
+    def right(self) -> Array:
+        return rightness(self.margin)
+
+
+def rightness(margin: Array) -> Array:
+    """1 where the margin is above 0, one half where it is 0."""
+    right: Array = np.where(margin > 0, 1.0, np.where(margin == 0, 0.5, 0.0))
+    return right
+
+
+def pair_columns(judged: Sequence[Judged]) -> Pairs:
+    """All pairs of the rankings, each with what a table may be made by."""
+    prompts = {each: number for number, each in enumerate(dict.fromkeys(ranking.prompt_id for ranking in judged))}
+    rows: list[tuple[int, float, int, float]] = []
+    facts: list[dict[str, Any]] = []
+    for place, ranking in enumerate(judged):
+        levels = sorted(set(ranking.ranks))
+        for better, worse in ranking.pairs:
+            margin = ranking.scores[better] - ranking.scores[worse]
+            longer = ranking.lengths[better] - ranking.lengths[worse]
+            rows.append((prompts[ranking.prompt_id], margin, longer, 1 / len(ranking.pairs)))
+            named = {name for i in (better, worse) for name in (ranking.flags[i] if ranking.flags else ())}
+            distance = levels.index(ranking.ranks[worse]) - levels.index(ranking.ranks[better])
+            facts.append({"ranking": place, "better": better, "worse": worse, "distance": distance,
+                          "k": len(ranking.ranks), "annotator": ranking.annotator, "flags": named})  # fmt: skip
+    table = np.array(rows, dtype=float).reshape(-1, 4)
+    return Pairs(table[:, 0].astype(np.int64), table[:, 1], table[:, 2], table[:, 3], facts)
+
+
+def share(values: Array, weights: Array, prompts: NDArray[np.int64]) -> dict[str, float | int | None]:
+    """A weighted mean with its 95 % interval: percentiles over prompts drawn with replacement."""
+    total = float(weights.sum())
+    if not total:
+        return {"value": None, "low": None, "high": None, "n": 0, "prompts": 0}
+    known, places = np.unique(prompts, return_inverse=True)
+    parts: Array = np.bincount(places, values * weights).astype(float)
+    low, high = interval(parts, np.bincount(places, weights).astype(float))
+    value = float((values * weights).sum() / total)
+    return {"value": value, "low": low, "high": high, "n": len(values), "prompts": len(known)}
+
+
+def interval(parts: Array, wholes: Array) -> tuple[float | None, float | None]:
+    """95 % interval of sum(parts) / sum(wholes), entries drawn with replacement; none for a single entry."""
+    n = len(parts)
+    if n < 2:
+        return None, None
+    drawn = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
+    below = drawn @ wholes
+    ratios = (drawn @ parts)[below > 0] / below[below > 0]
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def pair_accuracy(pairs: Pairs) -> dict[str, Any]:
+    return share(pairs.right, pairs.weight, pairs.prompt)
+
+
+def by(pairs: Pairs, key: Callable[[dict[str, Any]], Iterable[Hashable]]) -> list[dict[str, Any]]:
+    """Pair accuracy by something that the pairs have, such as the distance of ranks; a pair may have several of it."""
+    of_value: dict[Any, list[int]] = {}
+    for place, facts in enumerate(pairs.facts):
+        for value in key(facts):
+            of_value.setdefault(value, []).append(place)
+    return [
+        {"of": value, **share(pairs.right[places], pairs.weight[places], pairs.prompt[places])}
+        for value, places in sorted(of_value.items())
+    ]
+
+
+def per_ranking(judged: Sequence[Judged], figure: Callable[[Judged], float | None]) -> dict[str, Any]:
+    """The mean over rankings of a figure, where it is defined, with its interval over prompts."""
+    found = [(figure(ranking), ranking.prompt_id) for ranking in judged]
+    kept = [(value, prompt) for value, prompt in found if value is not None]
+    _, prompts = np.unique([prompt for _, prompt in kept], return_inverse=True)
+    values = np.array([value for value, _ in kept], dtype=float)
+    return share(values, np.ones_like(values), prompts)
+
+
+def exact_order(ranking: Judged) -> float:
+    """1 if every pair is in the right order."""
+    return float(all(ranking.scores[i] > ranking.scores[j] for i, j in ranking.pairs))
+
+
+def tau(ranking: Judged) -> float | None:
+    """Kendall's tau-b between ranks and scores; None where all scores are equal, or a rest is in no order."""
+    if len(set(ranking.scores)) == 1 or ranking.unplaced:
+        return None
+    return float(kendalltau([-rank for rank in ranking.ranks], ranking.scores, variant="b").statistic)
+
+
+def win_share(ranking: Judged, place: int) -> float:
+    """Share of the other responses that people put below this one; equal ranks count half."""
+    mine, others = ranking.ranks[place], [rank for i, rank in enumerate(ranking.ranks) if i != place]
+    return sum((mine < rank) + 0.5 * (mine == rank) for rank in others) / len(others)
+
+
+def best_of(values: Sequence[float], scores: Sequence[float], n: int) -> float:
+    """What the best-scored of n of these is worth on average, over all ways to draw n of them; n at most their number.
+
+    Of K by falling score, the j-th is the best of n with probability C(K - j, n - 1) / C(K, n), j from 1. Equal scores
+    share what they are worth.
+    """
+    means = {score: float(np.mean([v for v, s in zip(values, scores, strict=True) if s == score])) for score in scores}
+    order = sorted(scores, reverse=True)
+    k = len(order)
+    return sum(means[each] * math.comb(k - j, n - 1) for j, each in enumerate(order, start=1)) / math.comb(k, n)
+
+
+def best_of_curve(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Share of the other responses that the best-scored of n beats in people's eyes; 0.5 is a response at random.
+
+    All n are of the rankings with as many responses as most have, so that points can be compared.
+    """
+    sizes = [len(ranking.ranks) for ranking in judged]
+    usual = max(set(sizes), key=lambda size: (sizes.count(size), size))
+    chosen = [ranking for ranking in judged if len(ranking.ranks) == usual]
+
+    def at(n: int) -> dict[str, Any]:
+        return per_ranking(
+            chosen, lambda each: best_of([win_share(each, i) for i in range(usual)], list(each.scores), n)
+        )
+
+    return [{"n_samples": n, **at(n)} for n in range(1, usual + 1)]
+
+
+def human_agreement(judged: Sequence[Judged], texts: Sequence[Sequence[Hashable]]) -> dict[str, Any]:
+    """How often two people agree on a pair of the same prompt, where both saw a difference: the ceiling.
+
+    texts: what tells the responses of each ranking apart, such as their ids.
+    """
+    by_prompt: dict[str, list[dict[Any, int]]] = {}
+    for ranking, names in zip(judged, texts, strict=True):
+        by_prompt.setdefault(ranking.prompt_id, []).append(dict(zip(names, ranking.ranks, strict=True)))
+    values: list[float] = []
+    prompts: list[int] = []
+    for number, rankings in enumerate(by_prompt.values()):
+        for place, one in enumerate(rankings):
+            for other in rankings[place + 1 :]:
+                shared = [each for each in one if each in other]
+                for i, first in enumerate(shared):
+                    for second in shared[i + 1 :]:
+                        mine, theirs = one[first] - one[second], other[first] - other[second]
+                        if mine and theirs:
+                            values.append(float((mine < 0) == (theirs < 0)))
+                            prompts.append(number)
+    return share(np.array(values), np.ones(len(values)), np.array(prompts, dtype=np.int64))

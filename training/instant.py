@@ -1,0 +1,98 @@
+"""The instant reward model: a Bradley-Terry head on features of a frozen model, fitted in well under a second.
+
+No torch here: the web process fits it on features that a run has computed (`data.features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from training.figures import Array
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Head:
+    """score = (features - mean) / scale @ weights."""
+
+    mean: Array
+    scale: Array
+    weights: Array
+
+    def scores(self, features: Array) -> Array:
+        result: Array = (features - self.mean) / self.scale @ self.weights
+        return result
+
+
+@dataclass(frozen=True)
+class Example:
+    """One ranking on features: `features` (K, d), one row for each response; `ranks` (K), 1 is best."""
+
+    prompt: str
+    features: Array
+    ranks: tuple[int, ...]
+
+
+def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
+    """The most likely head: pairwise loss of Bradley and Terry, one weight for each ranking, and a normal prior.
+
+    The prior gives each of the d weights the variance 1/d, so that scores of standardised features vary by about 1
+    before anything is known. `start`: where to begin, such as the head before the newest ranking.
+    Raises ValueError without a pair.
+    """
+    everything = np.concatenate([each.features for each in examples]).astype(float)
+    mean, scale = everything.mean(0), everything.std(0)
+    scale[scale < 1e-6] = 1.0
+    differences, weights = _pairs(examples, scale)
+    if not len(differences):
+        raise ValueError("no ranking has a pair to learn from")
+    d = differences.shape[1]
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        margins = differences @ theta
+        value = weights @ np.logaddexp(0, -margins) + d / 2 * theta @ theta
+        return float(value), d * theta - differences.T @ (weights * expit(-margins))
+
+    begin = np.zeros(d) if start is None or start.weights.shape != (d,) else start.weights
+    found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 200, "gtol": 1e-5})
+    return Head(mean, scale, found.x)
+
+
+def _pairs(examples: Sequence[Example], scale: Array) -> tuple[Array, Array]:
+    """Differences of standardised features, better less worse, (P, d), and the pairs' weights (P,)."""
+    rows, weights = [], []
+    for each in examples:
+        better, worse = np.nonzero(np.less.outer(each.ranks, each.ranks))
+        rows.append((each.features[better] - each.features[worse]) / scale)
+        weights.append(np.full(len(better), 1 / max(len(better), 1)))
+    return np.concatenate(rows).astype(float), np.concatenate(weights)
+
+
+def out_of_fold_scores(examples: Sequence[Example], seed: int = 0) -> list[Array] | None:
+    """Scores of each ranking's responses by a head that has not seen its prompt; None with fewer than two prompts."""
+    prompts = sorted({each.prompt for each in examples})
+    if len(prompts) < 2:
+        return None
+    order = np.random.default_rng(seed).permutation(len(prompts))
+    fold = {prompts[place]: number % min(FOLDS, len(prompts)) for number, place in enumerate(order)}
+    found: list[Array] = [np.empty(0)] * len(examples)
+    for number in range(min(FOLDS, len(prompts))):
+        head = fit_head([each for each in examples if fold[each.prompt] != number])
+        for place, each in enumerate(examples):
+            if fold[each.prompt] == number:
+                found[place] = head.scores(each.features)
+    return found
+
+
+def subset_by_prompt(examples: Sequence[Example], share: float, rng: np.random.Generator) -> list[Example]:
+    """The rankings of a random share of the prompts, at least two of them."""
+    prompts = sorted({each.prompt for each in examples})
+    n = min(len(prompts), max(2, round(share * len(prompts))))
+    chosen = {prompts[place] for place in rng.permutation(len(prompts))[:n]}
+    return [each for each in examples if each.prompt in chosen]
