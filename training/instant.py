@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -49,29 +50,35 @@ def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
     everything = np.concatenate([each.features for each in examples]).astype(float)
     mean, scale = everything.mean(0), everything.std(0)
     scale[scale < 1e-6] = 1.0
-    differences, weights = _pairs(examples, scale)
-    if not len(differences):
+    standard = (everything - mean) / scale
+    better, worse, weights = _pairs(examples)
+    if not len(weights):
         raise ValueError("no ranking has a pair to learn from")
-    d = differences.shape[1]
+    n, d = standard.shape
 
     def loss(theta: Array) -> tuple[float, Array]:
-        margins = differences @ theta
+        scores = standard @ theta
+        margins = scores[better] - scores[worse]
+        pull = weights * expit(-margins)
+        pulls = np.bincount(better, pull, n) - np.bincount(worse, pull, n)
         value = weights @ np.logaddexp(0, -margins) + d / 2 * theta @ theta
-        return float(value), d * theta - differences.T @ (weights * expit(-margins))
+        return float(value), d * theta - pulls @ standard
 
     begin = np.zeros(d) if start is None or start.weights.shape != (d,) else start.weights
     found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 200, "gtol": 1e-5})
     return Head(mean, scale, found.x)
 
 
-def _pairs(examples: Sequence[Example], scale: Array) -> tuple[Array, Array]:
-    """Differences of standardised features, better less worse, (P, d), and the pairs' weights (P,)."""
-    rows, weights = [], []
+def _pairs(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """The places of the better and of the worse response of each pair, and the pairs' weights; all (P,)."""
+    betters, worses, weights, start = [], [], [], 0
     for each in examples:
         better, worse = np.nonzero(np.less.outer(each.ranks, each.ranks))
-        rows.append((each.features[better] - each.features[worse]) / scale)
+        betters.append(better + start)
+        worses.append(worse + start)
         weights.append(np.full(len(better), 1 / max(len(better), 1)))
-    return np.concatenate(rows).astype(float), np.concatenate(weights)
+        start += len(each.ranks)
+    return np.concatenate(betters), np.concatenate(worses), np.concatenate(weights)
 
 
 def out_of_fold_scores(examples: Sequence[Example], seed: int = 0) -> list[Array] | None:

@@ -84,6 +84,13 @@ def test_sampling_is_queued_with_the_project_s_k(cli: Cli, sqlite_store: Store) 
     assert asked["split"] == "train"
 
 
+def test_features_are_queued_for_a_project(cli: Cli, sqlite_store: Store) -> None:
+    project = factories.make_project(sqlite_store, "Trial")
+    made = cli.make("features", "--project", "Trial", "--set", "max_length=256")
+    assert (made["kind"], made["status"], made["project_id"]) == ("features", "queued", project.id)
+    assert (made["config"]["model"], made["config"]["max_length"]) == ("demo", 256)
+
+
 def test_models_are_written_so_that_a_worker_anywhere_finds_them(
     cli: Cli, sqlite_store: Store, snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,13 +265,15 @@ def test_scores_are_copied_to_where_they_are_wanted(
         (row,) = Path(run.config["input_file"]).read_text().splitlines()
         assert json.loads(row)["responses"] == ["a"]
         assert run.reward_run_id == reward_run.id
+        assert run.config["centre_prompts"] is True
         folder = home.run_folder(run.id)
         folder.mkdir()
         (folder / "scores.jsonl").write_text('{"scores": [1.5]}\n')
         end(sqlite_store, run, RunStatus.SUCCEEDED, result={"rows": 1})
 
     with worker(sqlite_store, score):
-        made = cli.make("score", source, "--reward-run", reward_run.id, "--out", out)
+        words = ("--reward-run", reward_run.id, "--out", out, "--set", "centre_prompts=true")
+        made = cli.make("score", source, *words)
     assert made["file"] == str(out)
     assert json.loads(out.read_text()) == {"scores": [1.5]}
     assert [path.name for path in out.parent.iterdir()] == ["scores.jsonl"]
