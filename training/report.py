@@ -122,7 +122,7 @@ def worst_pairs(judged: Sequence[Judged], n: int = 20) -> list[dict[str, Any]]:
         ranking = judged[facts["ranking"]]
         if pairs.margin[place] >= 0 or len(found) == n:
             break
-        pair = (ranking.prompt_id, float(pairs.margin[place]))  # equal margins: the same two responses
+        pair = (ranking.prompt_id, round(float(pairs.margin[place]), 3))  # equal margins: the same two responses
         if pair in known:
             continue
         known.add(pair)
