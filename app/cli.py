@@ -70,6 +70,7 @@ def build_parser() -> WordParser:
         people,
         projects,
         runs,
+        selection,
         services,
         snapshots,
         upkeep,
@@ -82,7 +83,9 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    for module in (services, projects, imports, runs, snapshots, agreement, annotators, comparison, people, upkeep):
+    for module in (
+        services, projects, imports, runs, snapshots, agreement, annotators, comparison, selection, people, upkeep,
+    ):  # fmt: skip
         module.add_words(all_words)
     return parser
 

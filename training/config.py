@@ -206,9 +206,10 @@ class DPOConfig(FinetuneConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig(MachineConfig):
-    """Score prompts with responses from a file by a reward model."""
+    """Score prompts with responses by a reward model: those of a file, or what waits to be ranked in a project."""
 
     input_file: str = option("", "rows with a prompt and its responses")
+    unranked: bool = option(False, "score the project's tasks that wait to be ranked, in place of a file")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 
 

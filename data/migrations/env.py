@@ -5,7 +5,8 @@ from __future__ import annotations
 from alembic import context
 
 import data.schema
-import data.schema_runs  # noqa: F401
+import data.schema_runs
+import data.schema_selection  # noqa: F401
 from data.columns import metadata
 
 context.configure(
