@@ -101,7 +101,10 @@ def verdict(arms: Sequence[Arm], difference: float | None, interval: Interval | 
         )
     figures = f"selected less random {difference:+.3f}, 95 % interval {interval[0]:+.3f} to {interval[1]:+.3f}"
     if interval[0] <= 0 <= interval[1]:
-        return f"No evidence that selection beat random: the model is as often right on either arm ({figures})."
+        return (
+            "No evidence that selection beat random: the arms differ in how often the model is right no more than "
+            f"chance allows ({figures})."
+        )
     if difference > 0:
         return f"Selection did worse than random: it found pairs that the model has right more often ({figures})."
     return (
