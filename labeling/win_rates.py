@@ -5,6 +5,7 @@ Prompts are what is drawn: several rankings of a prompt are averaged within it, 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 N_BOOTSTRAP = 1000
+NOT_CONNECTED = "no chain of comparisons leads from each model to each other"
 Interval = tuple[float, float]
 
 
@@ -32,7 +34,8 @@ PromptOutcomes = list[list[Outcome]]  # of one prompt: for each ranking its outc
 class Rate:
     """`first` against `second`: shares of prompts won, tied and lost; `rate` is wins and half of the ties.
 
-    `interval`: 95 %, percentiles of a bootstrap over prompts; None below two prompts. `n_prompts`: with such a pair.
+    `interval`: 95 %, percentiles of a bootstrap over prompts, Wilson's where all prompts say the same and a bootstrap
+    would have no width; None below two prompts. `n_prompts`: with such a pair.
     """
 
     first: str
@@ -48,7 +51,7 @@ class Rate:
 @dataclass(frozen=True)
 class Strength:
     """A model's strength on a scale where the mean of the logarithms is 0: odds of `a` against `b` without a tie are
-    exp(a - b). None where nobody compared the model."""
+    exp(a - b)."""
 
     model: str
     value: float
@@ -57,7 +60,11 @@ class Strength:
 
 @dataclass(frozen=True)
 class WinRates:
-    """Rates of all pairs in order of name, strengths with the strongest first. `n_prompts`: with any comparison."""
+    """Rates of all pairs in order of name, strengths with the strongest first. `n_prompts`: with any comparison.
+
+    There are no strengths where no chain of comparisons leads from each model to each other: they would have no common
+    scale.
+    """
 
     rates: list[Rate]
     strengths: list[Strength]
@@ -98,13 +105,15 @@ def _rate(pair: tuple[str, str], column: np.ndarray, draws: Sequence[np.ndarray]
     scores = column[:, 0] + column[:, 1] / 2
     means = [scores[draw][known[draw]].mean() for draw in draws if known[draw].any()]
     n = int(known.sum())
-    return Rate(*pair, wins, ties, losses, wins + ties / 2, _interval(means) if n > 1 else None, n)
+    rate = wins + ties / 2
+    interval = None if n < 2 else _wilson(rate, n) if np.ptp(scores[known]) == 0 else _interval(means)
+    return Rate(*pair, wins, ties, losses, rate, interval, n)
 
 
 def _strengths(
     models: list[str], pairs: list[tuple[str, str]], table: np.ndarray, draws: Sequence[np.ndarray]
 ) -> list[Strength]:
-    if not models:
+    if not models or not _is_connected(models, pairs):
         return []
     values = _newman(models, pairs, np.nansum(table, axis=0))
     drawn = np.array([_newman(models, pairs, np.nansum(table[draw], axis=0)) for draw in draws[: N_BOOTSTRAP // 5]])
@@ -116,15 +125,15 @@ def _strengths(
 
 
 def _newman(models: list[str], pairs: list[tuple[str, str]], sums: np.ndarray) -> np.ndarray:
-    """Logarithms of the strengths, mean 0. Half a win each way between all models stands in front, so that a model
-    which never won, or that nobody compared with some other, has a finite strength.
+    """Logarithms of the strengths, mean 0. Half a win each way stands in front of each pair that was compared: then a
+    model that never won has a finite strength.
 
     Without a single tie evalica's `newman` gives every model the same strength, whatever the wins; the model is then
     that of Bradley and Terry. Source: Newman 2023, section 5.
     """
     import evalica  # it brings pandas, which the command line does without until here
 
-    prior = [(first, second, 0.5, 0.0, 0.5) for first, second in combinations(models, 2)]
+    prior = [(first, second, 0.5, 0.0, 0.5) for first, second in pairs]
     rows = [*prior, *((*pair, *sums[column]) for column, pair in enumerate(pairs))]
     solve = evalica.newman if sums[:, 1].any() else evalica.bradley_terry
     found = solve(
@@ -136,6 +145,21 @@ def _newman(models: list[str], pairs: list[tuple[str, str]], sums: np.ndarray) -
     )
     logs = np.log(np.array([found.scores[model] for model in models]))
     return np.asarray(logs - logs.mean())
+
+
+def _is_connected(models: list[str], pairs: list[tuple[str, str]]) -> bool:
+    reached = {models[0]}
+    for _ in models:
+        reached |= {model for pair in pairs if reached & set(pair) for model in pair}
+    return len(reached) == len(models)
+
+
+def _wilson(share: float, n: int) -> Interval:
+    """The score interval of a share of n. Source: Wilson 1927."""
+    z = 1.959964
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _interval(values: Sequence[float]) -> Interval:

@@ -87,3 +87,22 @@ def test_turning_every_outcome_turns_the_result() -> None:
 def test_models_that_were_never_compared_have_no_rate() -> None:
     found = win_rates([ranked(1, pair=("a", "b")), ranked(0, pair=("b", "c"))])
     assert [(each.first, each.second) for each in found.rates] == [("a", "b"), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("result", "n", "interval"),
+    [(1.0, 10, (0.7225, 1.0)), (0.0, 10, (0.0, 0.2775)), (0.5, 10, (0.2366, 0.7634)), (1.0, 2, (0.3424, 1.0))],
+)
+def test_prompts_that_all_say_the_same_have_an_interval_with_a_width(
+    result: float, n: int, interval: tuple[float, float]
+) -> None:
+    """Wilson's for 10 of 10: 10 / (10 + 1.96 ** 2) = 0.7225. A bootstrap would say that it is certain."""
+    (rate,) = win_rates([ranked(result)] * n).rates
+    assert rate.interval == pytest.approx(interval, abs=1e-4)
+
+
+def test_models_in_groups_that_never_met_have_no_common_scale() -> None:
+    apart = [ranked(1), ranked(0), ranked(1, pair=("c", "d")), ranked(1, pair=("c", "d"))]
+    found = win_rates(apart)
+    assert (len(found.rates), found.strengths) == (2, [])
+    assert len(win_rates([*apart, ranked(0.5, pair=("b", "c"))]).strengths) == 4
