@@ -73,6 +73,8 @@ def good_rows() -> Rows:
         "run_metric": [of_run | {"name": "loss", "value": 1.0}],
         "run_sample": [of_run | {"position": 0, "body": "{}"}],
         "checkpoint": [of_run | {"folder": "f", "epoch": 1, "created_at": 1.0}],
+        "response_score": [{"response_id": "r1", "run_id": "ru", "score": 1.0}],
+        "task_arm": [{"task_id": "t1", "project_id": "pr", "arm": "random", "reward_run_ids": "[]", "created_at": 1.0}],
     }
 
 
@@ -138,6 +140,8 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "one metric twice in a step": ("run_metric", {}),
     "two samples in one place": ("run_sample", {}),
     "two checkpoints of one step": ("checkpoint", {}),
+    "two scores of one model": ("response_score", {}),
+    "two arms of one task": ("task_arm", {}),
 }
 # The same with one more thing changed goes in: it was the rule that was in the way.
 ALLOWED: dict[str, tuple[str, dict[str, object]]] = {
