@@ -6,13 +6,14 @@ from sqlalchemy import Column, Double, ForeignKey, Index, Table, Text
 
 from data.columns import json, metadata, reference, time
 
-# `run_id` is the reward run whose model gave the score.
+# `run_id` is the reward run whose model gave the score. `heads`: of an ensemble, what each of its heads gives.
 response_score = Table(
     "response_score",
     metadata,
     Column("response_id", Text, ForeignKey("response.id", ondelete="RESTRICT"), primary_key=True),
     Column("run_id", Text, ForeignKey("run.id", ondelete="RESTRICT"), primary_key=True),
     Column("score", Double, nullable=False),
+    json("heads", nullable=True),
 )
 
 # The arm is "random" or the name of what selected; the reward runs are those that it went by, in either arm.

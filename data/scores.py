@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,6 +17,8 @@ from data.schema_selection import response_score, task_arm
 from data.text import encode_json
 
 _AT_ONCE = 500
+Value = TypeVar("Value")
+Heads = tuple[tuple[float, ...], ...]  # of an ensemble: for each head its scores by position
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,13 @@ def without_scores(tx: Tx, task_ids: Sequence[str], reward_run_id: str) -> list[
     return [task_id for task_id in task_ids if reward_run_id not in known[task_id]]
 
 
-def save_scores(tx: Tx, reward_run_id: str, scores: Mapping[str, float]) -> None:
-    """Store a reward model's scores by response; a newer score of the same model replaces the older."""
+def save_scores(
+    tx: Tx, reward_run_id: str, scores: Mapping[str, float], heads: Mapping[str, Sequence[float]] | None = None
+) -> None:
+    """Store a reward model's scores by response, of an ensemble with those of its heads; newer ones replace older."""
     for response_id, score in scores.items():
-        values = {"response_id": response_id, "run_id": reward_run_id, "score": score}
+        of_heads = None if heads is None else encode_json(list(heads[response_id]))
+        values = {"response_id": response_id, "run_id": reward_run_id, "score": score, "heads": of_heads}
         tx.upsert(response_score, values, ["response_id", "run_id"])
 
 
@@ -61,7 +67,25 @@ def scores_of_tasks(
     tx: Tx, task_ids: Sequence[str], reward_run_ids: Sequence[str] = ()
 ) -> dict[str, dict[str, tuple[float, ...]]]:
     """For each task: reward run -> its scores by position, of runs (all, where none are named) that scored them all."""
-    found: dict[str, dict[str, dict[int, float]]] = {task_id: defaultdict(dict) for task_id in task_ids}
+    return _of_tasks(tx, task_ids, reward_run_ids, lambda row: float(row.score))
+
+
+def heads_of_tasks(tx: Tx, task_ids: Sequence[str], reward_run_ids: Sequence[str] = ()) -> dict[str, dict[str, Heads]]:
+    """The same of the ensembles among the reward runs: reward run -> for each head its scores by position."""
+    by_response = _of_tasks(
+        tx, task_ids, reward_run_ids, lambda row: None if row.heads is None else tuple(json.loads(row.heads))
+    )
+    return {
+        task_id: {run_id: tuple(zip(*each, strict=True)) for run_id, each in by_run.items() if None not in each}
+        for task_id, by_run in by_response.items()
+    }
+
+
+def _of_tasks(
+    tx: Tx, task_ids: Sequence[str], reward_run_ids: Sequence[str], read: Callable[[sa.Row[Any]], Value]
+) -> dict[str, dict[str, tuple[Value, ...]]]:
+    """For each task: reward run -> what is read from each response's score, by position."""
+    found: dict[str, dict[str, dict[int, Value]]] = {task_id: defaultdict(dict) for task_id in task_ids}
     sizes: dict[str, int] = {}
     for start in range(0, len(task_ids), _AT_ONCE):
         some = task_ids[start : start + _AT_ONCE]
@@ -70,16 +94,14 @@ def scores_of_tasks(
         )
         sizes |= {row.task_id: row.n for row in tx.rows(counted.group_by(task_response.c.task_id))}
         statement = (
-            sa.select(
-                task_response.c.task_id, task_response.c.position, response_score.c.run_id, response_score.c.score
-            )
+            sa.select(task_response.c.task_id, task_response.c.position, response_score)
             .join(response_score, response_score.c.response_id == task_response.c.response_id)
             .where(task_response.c.task_id.in_(some))
         )
         if reward_run_ids:
             statement = statement.where(response_score.c.run_id.in_(reward_run_ids))
         for row in tx.rows(statement):
-            found[row.task_id][row.run_id][row.position] = row.score
+            found[row.task_id][row.run_id][row.position] = read(row)
     return {
         task_id: {
             run_id: tuple(scores[position] for position in range(sizes[task_id]))

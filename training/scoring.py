@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 from data.errors import InvalidInput
@@ -51,6 +51,7 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
             lot = rows[start : start + ROWS_AT_ONCE]
             for row in score_rows(scorer, lot, counts, centre_prompts=config.centre_prompts):
                 best.add(row)
+                row.pop("heads", None)  # of use to a selection only
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             reporter.step(start + len(lot), len(rows))
     part.rename(reporter.folder / SCORES_FILE)
@@ -92,8 +93,9 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
             owned_update(tx, run.id, run.epoch)
             for task, row in zip(tasks, found, strict=True):
                 if row["scores"] is not None:
-                    scores = zip(task.responses, row["scores"], strict=True)
-                    save_scores(tx, reward_run_id, {response.id: score for response, score in scores})
+                    ids = [response.id for response in task.responses]
+                    heads = dict(zip(ids, row["heads"], strict=True)) if "heads" in row else None
+                    save_scores(tx, reward_run_id, dict(zip(ids, row["scores"], strict=True)), heads)
         reporter.step(start + len(tasks), len(wanted))
     return dict(counts) | {"reward_model": scorer.source.revision}
 
@@ -106,7 +108,10 @@ def _row(task: Task) -> dict[str, Any]:
 def score_rows(
     scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str], *, centre_prompts: bool = False
 ) -> list[dict[str, Any]]:
-    """The rows with their scores, in their order, and where the model has several heads with their `stds`."""
+    """The rows with their scores, in their order.
+
+    Where the model has several heads, also `heads`, what each of them says of each response, and their `stds`.
+    """
     problems: list[str | None] = []
     sequences: list[list[int]] = []
     for row in rows:
@@ -124,8 +129,8 @@ def score_rows(
             prompts_cut=any(each.is_prompt_cut for each in fitted),
             responses_cut=sum(each.is_response_cut for each in fitted),
         )
-    scores, spread = iter(scorer.score_ids(sequences).tolist()), scorer.spread_ids(sequences)
-    stds = None if spread is None else iter(spread.tolist())
+    scores, of_heads = iter(scorer.score_ids(sequences).tolist()), scorer.head_scores(sequences)
+    heads = None if of_heads is None else iter(of_heads.tolist())
     done = []
     for row, problem in zip(rows, problems, strict=True):
         if problem is not None:
@@ -135,7 +140,8 @@ def score_rows(
         if centre_prompts:
             mean = fmean(found["scores"])
             found["scores"] = [score - mean for score in found["scores"]]
-        if stds is not None:
-            found["stds"] = [next(stds) for _ in row["responses"]]
+        if heads is not None:
+            found["heads"] = [next(heads) for _ in row["responses"]]
+            found["stds"] = [pstdev(each) for each in found["heads"]]
         done.append(row | found)
     return done

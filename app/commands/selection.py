@@ -50,9 +50,10 @@ def apply(arguments: argparse.Namespace, context: Context) -> Outcome:
         outcome = _score(context, project, reward_run)
         if outcome is not None and outcome.status:
             return outcome
-    counts = dict(apply_selection(context.store, project.id, arguments.reward_runs, config))
-    line = f"what waits to be ranked in {project.name!r} is in order by {config.by}"
-    return Outcome({"project_id": project.id, "by": config.by, "counts": counts}, [line, *counted(counts)])
+    made = apply_selection(context.store, project.id, arguments.reward_runs, config)
+    line = f"what waits to be ranked in {project.name!r} is in order by {made.by}"
+    counts = dict(made.counts)
+    return Outcome({"project_id": project.id, "by": made.by, "counts": counts}, [line, *counted(counts)])
 
 
 def report(arguments: argparse.Namespace, context: Context) -> Outcome:

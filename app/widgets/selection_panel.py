@@ -86,13 +86,15 @@ def _score(project: Project, person_id: str, reward_run_ids: list[str], key: str
 
 
 def _apply(project: Project, reward_run_ids: list[str], values: dict[str, Any]) -> None:
-    counts = None
+    made = None
     with ShownErrors():
-        counts = apply_selection(store(), project.id, reward_run_ids, from_dict(SelectionConfig, values))
-    if counts is not None:
+        made = apply_selection(store(), project.id, reward_run_ids, from_dict(SelectionConfig, values))
+    if made is not None:
         renew_nonce(KEY)
+        counts = made.counts
         left = f", {counts['without_scores']:,} without scores" if counts["without_scores"] else ""
-        say_after_rerun(f"{counts['selected']:,} selected, {counts['random']:,} drawn by lot{left}")
+        way = made.by.replace("_", " ")
+        say_after_rerun(f"{counts['selected']:,} selected by {way}, {counts['random']:,} drawn by lot{left}")
         st.rerun()
 
 

@@ -55,7 +55,7 @@ def test_one_model_can_not_disagree_and_a_share_has_limits(cli: Cli, rig: Rig) -
     with rig.store.begin() as tx:
         save_scores(tx, reward.id, {each.id: 1.0 for each in get_task(tx, task.id).responses})
     words = ("selection", "apply", "Alone", "--reward-run", reward.id)
-    assert "needs two reward runs or more" in cli.refuse(*words, "--by", "disagreement")
+    assert "or two reward runs or more" in cli.refuse(*words, "--by", "disagreement")
     assert "control" in cli.refuse(*words, "--control", "0")
     assert "nothing has been selected" in cli.refuse("selection", "report", "Alone")
     assert "no run" in cli.refuse("selection", "apply", "Alone", "--reward-run", "nosuchrun")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import factories as make
 import pytest
 import sqlalchemy as sa
 
+from data.check_slots import claim_repeat
 from data.errors import InvalidInput
+from data.gold import set_gold
 from data.label_settings import LabelSettings, TaskOrder
 from data.projects import set_settings
-from data.records import Person, Project, Run, RunKind, RunStatus, Task
+from data.rankings import save_ranking
+from data.records import NewRanking, Person, Project, RankingStatus, Run, RunKind, RunStatus, Task
 from data.runs import claim_run, create_run, finish_run, get_run
 from data.schema import slot
-from data.scores import arms_of, save_scores, scores_of_tasks, untouched_tasks, without_scores
+from data.scores import arms_of, heads_of_tasks, save_scores, scores_of_tasks, untouched_tasks, without_scores
 from data.slots import claim_slots
 from data.store import Store
-from labeling.selection import RANDOM, By, SelectionConfig, apply_selection
+from labeling.selection import RANDOM, By, SelectionConfig, apply_selection, disagreement
 from labeling.selection_report import selection_report
 
 
@@ -73,8 +78,9 @@ def test_only_what_nobody_has_touched_is_put_in_order(store: Store) -> None:
     unscored = make.make_task(store, project, "a", "b")
     with store.read() as tx:
         assert untouched_tasks(tx, project.id) == [tasks[2].id, tasks[3].id, unscored.id]
-    counts = apply_selection(store, project.id, [run.id], SelectionConfig(control=0.5))
-    assert counts == {"tasks": 3, "random": 1, "selected": 1, "without_scores": 1}
+    made = apply_selection(store, project.id, [run.id], SelectionConfig(control=0.5))
+    assert made.by is By.LOW_MARGIN
+    assert made.counts == {"tasks": 3, "random": 1, "selected": 1, "without_scores": 1}
     assert set(arms(store, project)) == {tasks[2].id, tasks[3].id}
 
 
@@ -110,8 +116,8 @@ def test_selecting_again_draws_anew_and_forgets_what_has_no_scores(store: Store)
     tasks = tasks_with_margins(store, project, one, [1.0, 2.0, 3.0, 4.0])
     apply_selection(store, project.id, [one.id], SelectionConfig())
     score(store, two, tasks[:3], [3.0, -2.0, 3.0])
-    counts = apply_selection(store, project.id, [one.id, two.id], SelectionConfig(by="disagreement", control=0.3))
-    assert counts == {"tasks": 4, "random": 1, "selected": 2, "without_scores": 1}
+    made = apply_selection(store, project.id, [one.id, two.id], SelectionConfig(by="disagreement", control=0.3))
+    assert made.counts == {"tasks": 4, "random": 1, "selected": 2, "without_scores": 1}
     found = arms(store, project)
     assert tasks[3].id not in found and set(found.values()) == {RANDOM, "disagreement"}
     with store.read() as tx:
@@ -125,12 +131,65 @@ def test_what_can_not_be_selected_by_is_refused(store: Store) -> None:
     make.make_task(store, project, "a", "b")
     with pytest.raises(InvalidInput, match="1 tasks wait to be ranked, none with scores of this reward model"):
         apply_selection(store, project.id, [run.id], SelectionConfig())
-    with pytest.raises(InvalidInput, match="disagreement needs two reward runs or more; 1 named"):
-        apply_selection(store, project.id, [run.id, run.id], SelectionConfig(by=By.DISAGREEMENT.value))
+    with pytest.raises(InvalidInput, match="a selection needs a reward run"):
+        apply_selection(store, project.id, [], SelectionConfig())
     with pytest.raises(InvalidInput, match="a finished reward run is needed"):
         apply_selection(store, project.id, [failed.id], SelectionConfig())
     with pytest.raises(InvalidInput, match="nothing has been selected in this project yet"):
         selection_report(store, project.id)
+    tasks_with_margins(store, project, run, [1.0])
+    with pytest.raises(InvalidInput, match=r"disagreement needs .* several heads .* or two reward runs or more"):
+        apply_selection(store, project.id, [run.id, run.id], SelectionConfig(by=By.DISAGREEMENT.value))
+    assert arms(store, project) == {}
+
+
+def test_an_ensemble_puts_first_what_its_heads_disagree_on(store: Store) -> None:
+    """The margins would have it the other way round."""
+    project, run, person = make.make_project(store), reward_run(store), make.make_person(store)
+    tasks = [make.make_task(store, project, "first", "second", prompt=f"question {n}") for n in range(6)]
+    with store.begin() as tx:
+        for number, task in enumerate(tasks):
+            first, second = task.responses
+            spread = 0.5 * number
+            heads = {first.id: (number + spread, number - spread), second.id: (0.0, 0.0)}
+            save_scores(tx, run.id, {first.id: float(number), second.id: 0.0}, heads)
+    with store.read() as tx:
+        assert heads_of_tasks(tx, [tasks[2].id]) == {tasks[2].id: {run.id: ((3.0, 0.0), (1.0, 0.0))}}
+        assert scores_of_tasks(tx, [tasks[2].id]) == {tasks[2].id: {run.id: (2.0, 0.0)}}
+    made = apply_selection(store, project.id, [run.id], SelectionConfig(control=0.05))
+    assert made.by is By.DISAGREEMENT
+    found = arms(store, project)
+    assert set(found.values()) == {RANDOM, "disagreement"}
+    order = [task_id for task_id in handed_out(store, project, person, 6) if found[task_id] != RANDOM]
+    scores = {task.id: [(1.5 * n, 0.0), (0.5 * n, 0.0)] for n, task in enumerate(tasks)}
+    doubts = [disagreement(scores[task_id]) for task_id in order]
+    assert len(order) == 5 and doubts == sorted(doubts, reverse=True) and order[0] != tasks[0].id
+
+
+def test_gold_is_not_selected_and_no_check_is_counted(store: Store) -> None:
+    """A gold task has scores like any other; an answer to one, or a repeat, would be in the report by its task."""
+    project, run, ann = make.make_project(store), reward_run(store), make.make_person(store)
+    tasks = tasks_with_margins(store, project, run, [0.1, 1.0, 2.0, 3.0])
+    with store.begin() as tx:
+        set_gold(tx, tasks[0].id, [1, 2])
+    with store.read() as tx:
+        assert untouched_tasks(tx, project.id) == [task.id for task in tasks[1:]]
+    assert apply_selection(store, project.id, [run.id], SelectionConfig()).counts["tasks"] == 3
+    assert set(arms(store, project)) == {task.id for task in tasks[1:]}
+    make.make_ranking(store, tasks[1], ann, [1, 2])
+    with store.begin() as tx:
+        (again,) = claim_repeat(tx, project.id, ann.id, after=0)
+        second = NewRanking(tasks[1].id, ann.id, "again", RankingStatus.RANKED, (2, 1), (0, 1), is_repeat=True)
+        save_ranking(tx, replace(second, lease_token=again.lease_token))
+    make.make_ranking(store, tasks[0], ann, [1, 2])
+    report = selection_report(store, project.id)
+    assert sum(arm.n_ranked for arm in report.arms) == 1
+    (arm,) = (arm for arm in report.arms if arm.n_ranked)
+    assert (arm.accuracy, arm.n_prompts) == (1.0, 1)  # the repeat was against the model
+    with store.begin() as tx:
+        set_gold(tx, tasks[1].id, [1, 2])
+    report = selection_report(store, project.id)
+    assert sum(arm.n_tasks for arm in report.arms) == 2 and sum(arm.n_ranked for arm in report.arms) == 0
 
 
 def ranked_project(store: Store, right_when_sure: int, right_when_unsure: int) -> Project:

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from labeling.selection import RANDOM, By, SelectionConfig, disagreement, doubt, mean_margin, order_tasks
+from data.errors import InvalidInput
+from labeling.selection import RANDOM, By, SelectionConfig, disagreement, doubts_of, mean_margin, order_tasks
 from labeling.selection_report import Arm, verdict
 
 
@@ -27,23 +28,45 @@ def test_models_of_different_scales_that_agree_do_not_disagree() -> None:
 
 
 def test_doubt_is_more_where_scores_are_close_or_models_differ() -> None:
-    close, far = {"one": (1.0, 1.1)}, {"one": (1.0, 5.0)}
-    assert doubt(close, By.LOW_MARGIN) > doubt(far, By.LOW_MARGIN)
+    _, found = doubts_of({"close": {"one": (1.0, 1.1)}, "far": {"one": (1.0, 5.0)}}, {}, By.LOW_MARGIN)
+    assert found["close"] > found["far"]
     same, unlike = {"one": (1.0, 0.0), "two": (1.0, 0.0)}, {"one": (1.0, 0.0), "two": (0.0, 1.0)}
-    assert doubt(unlike, By.DISAGREEMENT) > doubt(same, By.DISAGREEMENT)
+    _, found = doubts_of({"same": same, "unlike": unlike}, {}, By.DISAGREEMENT)
+    assert found["unlike"] > found["same"]
+
+
+def test_the_heads_of_one_model_disagree_where_it_has_some_and_else_the_margin_decides() -> None:
+    """On `split` the mean is as far apart as on `same`; only the heads tell them apart."""
+    scores = {"split": {"one": (1.0, 0.0)}, "same": {"one": (1.0, 0.0)}}
+    heads = {"split": {"one": ((5.0, 0.0), (-3.0, 0.0))}, "same": {"one": ((1.0, 0.0), (1.0, 0.0))}}
+    by, found = doubts_of(scores, heads, By.AUTO)
+    assert by is By.DISAGREEMENT
+    wanted = (1 / (1 + math.exp(-5.0)) - 1 / (1 + math.exp(3.0))) / 2  # of two values, half their distance
+    assert found == {"split": pytest.approx(wanted), "same": 0.0}
+    assert doubts_of(scores, heads, By.LOW_MARGIN) == (By.LOW_MARGIN, {"split": -1.0, "same": -1.0})
+    assert doubts_of(scores, {}, By.AUTO) == (By.LOW_MARGIN, {"split": -1.0, "same": -1.0})
+    with pytest.raises(InvalidInput, match="this is one model with one head"):
+        doubts_of(scores, {}, By.DISAGREEMENT)
+
+
+def test_a_model_with_one_head_disagrees_beside_an_ensemble() -> None:
+    scores = {"task": {"one": (0.0, 0.0), "two": (9.0, 0.0)}}
+    heads = {"task": {"one": ((1.0, 0.0), (-1.0, 0.0))}}
+    _, found = doubts_of(scores, heads, By.AUTO)
+    assert found["task"] == pytest.approx(disagreement([(1.0, 0.0), (-1.0, 0.0), (9.0, 0.0)]))
 
 
 def test_the_most_doubtful_come_first_with_the_control_arm_between() -> None:
     doubts = {f"task {number}": float(number) for number in range(20)}
-    ordered = order_tasks(doubts, SelectionConfig(control=0.25))
+    ordered = order_tasks(doubts, SelectionConfig(by="low_margin", control=0.25))
     assert sorted(task for task, _ in ordered) == sorted(doubts)
     assert Counter(arm for _, arm in ordered) == {RANDOM: 5, "low_margin": 15}
     selected = [doubts[task] for task, arm in ordered if arm != RANDOM]
     assert selected == sorted(selected, reverse=True)
     for n in range(4, 21, 4):  # one in four of any beginning
         assert sum(arm == RANDOM for _, arm in ordered[:n]) == n // 4
-    assert order_tasks(doubts, SelectionConfig(control=0.25)) == ordered
-    assert order_tasks(doubts, SelectionConfig(control=0.25, seed=1)) != ordered
+    assert order_tasks(doubts, SelectionConfig(by="low_margin", control=0.25)) == ordered
+    assert order_tasks(doubts, SelectionConfig(by="low_margin", control=0.25, seed=1)) != ordered
 
 
 def test_the_control_arm_is_a_fair_draw_of_all_tasks() -> None:

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("response_id", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("score", sa.Double(), nullable=False),
+        sa.Column("heads", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["response_id"], ["response.id"], name=op.f("fk_response_score_response_id"), ondelete="RESTRICT"
         ),
