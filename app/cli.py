@@ -72,6 +72,7 @@ def build_parser() -> WordParser:
         people,
         projects,
         runs,
+        selection,
         services,
         snapshots,
         upkeep,
@@ -84,7 +85,7 @@ def build_parser() -> WordParser:
         epilog=_EPILOG,
     )
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    judging = (agreement, annotators, gold, adjudication, comparison)
+    judging = (agreement, annotators, gold, adjudication, comparison, selection)
     for module in (services, projects, imports, runs, snapshots, *judging, people, upkeep):
         module.add_words(all_words)
     return parser

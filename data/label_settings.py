@@ -75,7 +75,8 @@ class LabelSettings:
     ask_rationale: bool = option(False, "offer a field for the reasons behind a ranking", group=_SHOWN)
     task_order: str = option(TaskOrder.IN_ORDER.value, "which task comes next", choices=tuple(TaskOrder), group=_GIVEN)
     adjudicate_below: float = option(
-        0.5, "tasks whose annotators agree on less than this share of comparisons wait for a decision; 0: none do",
+        0.5, "tasks whose annotators agree on less than this share of comparisons, or on whether any response is "
+        "acceptable, wait for a decision; 0: none do",
         min=0.0, max=1.0, group=_JUDGED,
     )  # fmt: skip
     gold_share: float = option(

@@ -6,7 +6,7 @@ import json
 import math
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,12 @@ def _next_open(tx: Tx, project_id: str, annotator_id: str) -> sa.Row[Any] | None
         .limit(1)
     )
     return tx.row(statement.with_for_update(skip_locked=True, key_share=True, of=slot))
+
+
+def set_turns(tx: Tx, project_id: str, turns: Mapping[str, float]) -> None:
+    """Set when tasks come, by task: the lowest turn first, then the lowest number. A task's slots share its turn."""
+    for task_id, turn in turns.items():
+        tx.execute(sa.update(slot).where(slot.c.project_id == project_id, slot.c.task_id == task_id).values(turn=turn))
 
 
 def extend_leases(tx: Tx, annotator_id: str, project_id: str, lease_minutes: float = LEASE_MINUTES) -> None:

@@ -34,15 +34,17 @@ MAX_REASON = 4_000
 
 @dataclass(frozen=True)
 class Disputed:
-    """A task that waits for a decision. `agreement`: of its annotators, over `n` comparisons of two of them.
+    """A task that waits for a decision. `agreement`: of its annotators, over `n` comparisons of two of them; None where
+    there is none. `n_unacceptable`: so many said that no response is acceptable, while others ranked.
 
     `is_again`: it was decided before, and its answers have changed since.
     """
 
     task_id: str
-    agreement: float
+    agreement: float | None
     n: int
     n_rankings: int
+    n_unacceptable: int
     is_again: bool
 
 
@@ -62,9 +64,14 @@ class Case:
         return tuple(each for each in self.answers if each.status is RankingStatus.RANKED)
 
     @property
+    def n_unacceptable(self) -> int:
+        """How many said that no response is acceptable."""
+        return sum(each.status is RankingStatus.UNACCEPTABLE for each in self.answers)
+
+    @property
     def seen(self) -> tuple[str, ...]:
-        """The rankings that a decision made now is made on."""
-        return tuple(each.id for each in self.rankings)
+        """The answers that a decision made now is made on: all but the skips."""
+        return _seen(self.answers)
 
     @property
     def seen_differently(self) -> list[tuple[int, int]]:
@@ -77,19 +84,30 @@ class Case:
 def disputed_tasks(store: Store, project_id: str) -> list[Disputed]:
     """The project's tasks whose annotators agree on too little, by its settings; those that agree least first.
 
-    A task that was decided comes back when its rankings change. Raises NotFound.
+    So do those who rank and those who say that no response is acceptable, however well the former agree. A task that
+    was decided comes back when its answers change. Raises NotFound.
     """
     with store.read() as tx:
         below = get_project(tx, project_id).settings.adjudicate_below
         decided = {each.task_id: each.seen for each in current_adjudications(tx, project_id)}
         found = [
-            Disputed(task_id, agreement, n, len(rankings), is_again=task_id in decided)
-            for task_id, rankings in _rankings_by_task(tx, project_id)
-            for agreement, n in [_agreement(rankings)]
-            if agreement is not None and agreement < below
-            and decided.get(task_id) != tuple(each.id for each in rankings)
-        ]  # fmt: skip
-    return sorted(found, key=lambda each: (each.agreement, -each.n))
+            disputed
+            for task_id, answers in _answers_by_task(tx, project_id)
+            if decided.get(task_id) != _seen(answers)
+            and (disputed := _disputed(task_id, answers, below, is_again=task_id in decided)) is not None
+        ]
+    return sorted(found, key=lambda each: (each.agreement or 0.0, -each.n))
+
+
+def _disputed(task_id: str, answers: Sequence[Ranking], below: float, *, is_again: bool) -> Disputed | None:
+    """The task, if its annotators agree on too little."""
+    rankings = [each for each in answers if each.status is RankingStatus.RANKED]
+    n_unacceptable = sum(each.status is RankingStatus.UNACCEPTABLE for each in answers)
+    agreement, n = _agreement(rankings)
+    is_split = bool(rankings) and n_unacceptable > 0 and below > 0
+    if not is_split and (agreement is None or agreement >= below):
+        return None
+    return Disputed(task_id, agreement, n, len(rankings), n_unacceptable, is_again=is_again)
 
 
 def open_case(store: Store, project_id: str, task_id: str) -> Case:
@@ -170,10 +188,14 @@ def _case(tx: Tx, project_id: str, task_id: str) -> Case:
     return Case(task, answers, agreement, n, adjudication_of(tx, task_id))
 
 
-def _rankings_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, list[Ranking]]]:
+def _answers_by_task(tx: Tx, project_id: str) -> Iterator[tuple[str, list[Ranking]]]:
     by_task = itertools.groupby(current_rankings(tx, project_id), lambda each: each[0].task_id)
     for task_id, answers in by_task:
-        yield task_id, [answer for answer, _ in answers if answer.status is RankingStatus.RANKED]
+        yield task_id, [answer for answer, _ in answers]
+
+
+def _seen(answers: Sequence[Ranking]) -> tuple[str, ...]:
+    return tuple(each.id for each in answers if each.status is not RankingStatus.SKIPPED)
 
 
 def _agreement(rankings: Sequence[Ranking]) -> tuple[float | None, int]:

@@ -18,7 +18,7 @@ from data.runs import get_run
 from data.store import Store, Tx
 from data.tasks import add_responses, add_task, get_tasks, list_task_ids, responses_without_task
 from data.text import messages_fingerprint, text_fingerprint
-from labeling.win_rates import Outcome, PromptOutcomes, WinRates, win_rates
+from labeling.win_rates import Outcome, PromptOutcomes, Rate, WinRates, win_rates
 
 MODELS = "models"  # in a response's provenance: every model that gave this text
 _PAGE = 500
@@ -36,9 +36,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Report:
-    """What the rankings of a project say about its models. `n_same`: prompts to which all of them said the same."""
+    """What the rankings of a project say about its models. `n_same`: prompts to which all of them said the same, which
+    nobody ranks. `rates_with_same`: the rates with those as ties, empty where there are none."""
 
     rates: WinRates
+    rates_with_same: list[Rate]
     n_same: int
     n_rankings: int
     n_unacceptable: int
@@ -90,10 +92,13 @@ def comparison_report(store: Store, project_id: str, *, seed: int = 0) -> Report
             ranks = ranking.ranks or (1,) * len(models_of[ranking.task_id])  # none acceptable: none is better
             outcomes = _outcomes(models_of[ranking.task_id], ranks, set(ranking.detail.unplaced))
             prompts.setdefault(prompt_id, []).append(outcomes)
-        same = [len(each.provenance.get(MODELS, ())) > 1 for each in responses_without_task(tx, project_id)]
+        alike = [each.provenance.get(MODELS, ()) for each in responses_without_task(tx, project_id)]
+    same = [[_outcomes([list(models)], (1,), set())] for models in alike if len(models) > 1]
+    judged = list(prompts.values())
     return Report(
-        rates=win_rates(list(prompts.values()), seed=seed),
-        n_same=sum(same),
+        rates=win_rates(judged, seed=seed),
+        rates_with_same=win_rates([*judged, *same], seed=seed).rates if same and judged else [],
+        n_same=len(same),
         n_rankings=counts[RankingStatus.RANKED],
         n_unacceptable=counts[RankingStatus.UNACCEPTABLE],
         n_skipped=counts[RankingStatus.SKIPPED],

@@ -104,7 +104,8 @@ def decided_part(
     overruled = [Aside(each, "skipped" if each.status is RankingStatus.SKIPPED else OVERRULED) for each in answers]
     if is_all_tied(decision.ranks):
         return [], overruled
-    weight = sum(weight_of(each.annotator_id) for each in answers if each.id in decision.seen)
+    seen = [each for each in answers if each.id in decision.seen and each.status is RankingStatus.RANKED]
+    weight = sum(weight_of(each.annotator_id) for each in seen)
     return [Part((), decision.ranks, (), weight or 1.0, decision)], overruled
 
 

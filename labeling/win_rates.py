@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 N_BOOTSTRAP = 1000
+NOT_CONNECTED = "no chain of comparisons leads from each model to each other"
 Interval = tuple[float, float]
 
 

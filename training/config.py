@@ -223,10 +223,11 @@ class DPOConfig(FinetuneConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig(MachineConfig):
-    """Score prompts with responses from a file by a reward model."""
+    """Score prompts with responses by a reward model: those of a file, or what waits to be ranked in a project."""
 
     input_file: str = option("", "rows with a prompt and its responses")
-    centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores")
+    unranked: bool = option(False, "score the project's tasks that wait to be ranked, in place of a file")
+    centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores, in a file")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 
 

@@ -55,7 +55,7 @@ def queue_run(
             project_id = get_snapshot(tx, snapshot_id).project_id
         elif kind in _NEEDS_SNAPSHOT:
             raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
-        if project_id is None and kind in _NEEDS_PROJECT:
+        if project_id is None and (kind in _NEEDS_PROJECT or getattr(config, "unranked", False)):
             raise InvalidInput(f"a {kind} run needs a project")
         if project_id is not None:
             get_project(tx, project_id)

@@ -187,8 +187,8 @@ class Scorer:
         fitted = [self.encode(*text, each) for text, each in zip(texts, known, strict=True)]
         return self.score_ids([each.prompt + each.response for each in fitted])
 
-    def spread_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
-        """Standard deviation (N,) of the heads' scores, each from its own zero; None for a model with one head."""
+    def head_scores(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
+        """What each head says, (N, m), from its own zero; None for a model with one head."""
         if self.info.n_heads == 1:
             return None
         saved = load_file(self.folder / MODEL_FOLDER / HEADS_FILE)
@@ -203,4 +203,4 @@ class Scorer:
             )
         finally:
             self.model.score = single
-        return (raw - saved["shifts"]).std(1, correction=0)
+        return raw - saved["shifts"]

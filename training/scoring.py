@@ -1,18 +1,25 @@
-"""The scoring run: rows of prompts with responses in, the reward model's scores out, as JSON lines."""
+"""The scoring run: prompts with responses in, the reward model's scores out.
+
+Rows of a file give JSON lines; a project's tasks that wait to be ranked get their scores in the store, for a selection.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 from data.errors import InvalidInput
 from data.files import Row, read_rows
+from data.records import Task
+from data.runs import owned_update
+from data.scores import save_scores, untouched_tasks, without_scores
+from data.tasks import get_tasks
 from training.config import ScoreConfig
 from training.figures import best_of
-from training.models import set_up_machine, versions
+from training.models import Machine, set_up_machine, versions
 from training.reporter import Reporter
 from training.scorer import Scorer
 
@@ -21,12 +28,18 @@ ROWS_AT_ONCE = 64
 
 
 def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
-    """Score every row of the input file (as `labeling.handover` wrote it) into scores.jsonl in the run's folder.
-
-    A row whose messages the model's template refuses gets the scores null and the reason; what was cut is counted.
-    """
+    """Score the input file or the project's waiting tasks. What was cut or refused is counted."""
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
+    score = _score_project if config.unranked else _score_file
+    return score(config, reporter, machine)
+
+
+def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> dict[str, Any]:
+    """Score every row of the input file (as `labeling.handover` wrote it) into scores.jsonl in the run's folder.
+
+    A row whose messages the model's template refuses gets the scores null and the reason.
+    """
     rows = [row.value for row in read_rows(Path(config.input_file)) if isinstance(row, Row)]
     scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine, config.batch_size)
     counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
@@ -38,6 +51,7 @@ def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
             lot = rows[start : start + ROWS_AT_ONCE]
             for row in score_rows(scorer, lot, counts, centre_prompts=config.centre_prompts):
                 best.add(row)
+                row.pop("heads", None)  # of use to a selection only
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             reporter.step(start + len(lot), len(rows))
     part.rename(reporter.folder / SCORES_FILE)
@@ -62,10 +76,42 @@ class BestOf:
         return {str(n): fmean(best_of(scores, scores, n) for scores in rows) for n in range(1, k + 1)}
 
 
+def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) -> dict[str, Any]:
+    """Score the responses of every task that waits to be ranked and that this model has not scored yet."""
+    run = reporter.run
+    reward_run_id = run.reward_run_id or ""
+    with reporter.store.read() as tx:
+        wanted = without_scores(tx, untouched_tasks(tx, run.project_id or ""), reward_run_id)
+    scorer = Scorer(reporter.home, reward_run_id, machine, config.batch_size)
+    counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
+    for start in range(0, len(wanted), ROWS_AT_ONCE):
+        reporter.raise_if_stopping()
+        with reporter.store.read() as tx:
+            tasks = get_tasks(tx, wanted[start : start + ROWS_AT_ONCE])
+        found = score_rows(scorer, [_row(each) for each in tasks], counts)
+        with reporter.store.begin() as tx:
+            owned_update(tx, run.id, run.epoch)
+            for task, row in zip(tasks, found, strict=True):
+                if row["scores"] is not None:
+                    ids = [response.id for response in task.responses]
+                    heads = dict(zip(ids, row["heads"], strict=True)) if "heads" in row else None
+                    save_scores(tx, reward_run_id, dict(zip(ids, row["scores"], strict=True)), heads)
+        reporter.step(start + len(tasks), len(wanted))
+    return dict(counts) | {"reward_model": scorer.source.revision}
+
+
+def _row(task: Task) -> dict[str, Any]:
+    texts = [response.text for response in task.responses]
+    return {"messages": task.messages, "responses": texts, "facts": task.facts}
+
+
 def score_rows(
     scorer: Scorer, rows: list[dict[str, Any]], counts: Counter[str], *, centre_prompts: bool = False
 ) -> list[dict[str, Any]]:
-    """The rows with their scores, in their order, and where the model has several heads with their `stds`."""
+    """The rows with their scores, in their order.
+
+    Where the model has several heads, also `heads`, what each of them says of each response, and their `stds`.
+    """
     problems: list[str | None] = []
     sequences: list[list[int]] = []
     for row in rows:
@@ -83,8 +129,8 @@ def score_rows(
             prompts_cut=any(each.is_prompt_cut for each in fitted),
             responses_cut=sum(each.is_response_cut for each in fitted),
         )
-    scores, spread = iter(scorer.score_ids(sequences).tolist()), scorer.spread_ids(sequences)
-    stds = None if spread is None else iter(spread.tolist())
+    scores, of_heads = iter(scorer.score_ids(sequences).tolist()), scorer.head_scores(sequences)
+    heads = None if of_heads is None else iter(of_heads.tolist())
     done = []
     for row, problem in zip(rows, problems, strict=True):
         if problem is not None:
@@ -94,7 +140,8 @@ def score_rows(
         if centre_prompts:
             mean = fmean(found["scores"])
             found["scores"] = [score - mean for score in found["scores"]]
-        if stds is not None:
-            found["stds"] = [next(stds) for _ in row["responses"]]
+        if heads is not None:
+            found["heads"] = [next(heads) for _ in row["responses"]]
+            found["stds"] = [pstdev(each) for each in found["heads"]]
         done.append(row | found)
     return done

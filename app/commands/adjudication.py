@@ -36,9 +36,13 @@ def list_all(arguments: argparse.Namespace, context: Context) -> Outcome:
     found = disputed_tasks(context.store, project.id)
     with context.store.read() as tx:
         prompts = prompt_beginnings(tx, [each.task_id for each in found], 60)
-    rows = [(each.task_id, f"{each.agreement:.2f}", each.n, each.n_rankings, prompts[each.task_id]) for each in found]
+    rows = [
+        (each.task_id, None if each.agreement is None else f"{each.agreement:.2f}", each.n, each.n_rankings,
+         each.n_unacceptable, prompts[each.task_id])
+        for each in found
+    ]  # fmt: skip
     none = [f"no task waits: none has an agreement below {project.settings.adjudicate_below:g} (`adjudicate_below`)"]
-    lines = table(rows, ("TASK", "AGREEMENT", "COMPARISONS", "RANKINGS", "PROMPT")) if rows else none
+    lines = table(rows, ("TASK", "AGREEMENT", "COMPARISONS", "RANKINGS", "UNACCEPTABLE", "PROMPT")) if rows else none
     return Outcome(as_document(found), lines)
 
 
@@ -52,6 +56,8 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     for ranking in case.rankings:
         said = f": {' '.join(ranking.comment.split())}" if ranking.comment else ""
         lines.append(f"ranking {ranking.id}: {order_words(ranking.ranks or (), ranking.detail.unplaced)}{said}")
+    if case.n_unacceptable:
+        lines.append(f"no response is acceptable: {case.n_unacceptable} of {len(case.seen)} say so")
     if case.decision is not None:
         decided = order_words(case.decision.ranks, case.decision.unplaced)
         lines.append(f"decided: {decided}, because: {case.decision.reason}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, table
 from labeling.comparison import Report, comparison_report, create_comparison
-from labeling.win_rates import Interval
+from labeling.win_rates import NOT_CONNECTED, Interval, Rate
 
 
 def add_words(words: Any) -> None:
@@ -38,20 +38,26 @@ def _lines(report: Report) -> list[str]:
     rates, strengths = report.rates.rates, report.rates.strengths
     if not rates:
         return ["nothing to compare yet: no ranking has responses of two models"]
-    rows = [
-        (each.first, each.second, f"{each.wins:.1%}", f"{each.ties:.1%}", f"{each.losses:.1%}", f"{each.rate:.1%}",
-         _interval(each.interval, 100, "%"), each.n_prompts)
-        for each in rates
-    ]  # fmt: skip
-    lines = table(rows, ("MODEL", "AGAINST", "WINS", "TIES", "LOSSES", "RATE", "95 %", "PROMPTS"))
+    lines = _rate_lines(rates)
     ranks = [(each.model, f"{each.value:+.2f}", _interval(each.interval, 1, "")) for each in strengths]
-    apart = ["no strengths: no chain of comparisons leads from each model to each other"]
+    apart = [f"no strengths: {NOT_CONNECTED}"]
     lines += ["", *(table(ranks, ("MODEL", "STRENGTH", "95 %")) if ranks else apart), ""]
+    if report.rates_with_same:
+        lines += ["with those to which all models said the same as ties:", *_rate_lines(report.rates_with_same), ""]
     lines.append(
         f"{report.n_rankings} rankings, {report.n_unacceptable} without an acceptable response, {report.n_skipped} "
         f"skips; {report.n_same} prompts to which all models said the same are not in it"
     )
     return lines
+
+
+def _rate_lines(rates: list[Rate]) -> list[str]:
+    rows = [
+        (each.first, each.second, f"{each.wins:.1%}", f"{each.ties:.1%}", f"{each.losses:.1%}", f"{each.rate:.1%}",
+         _interval(each.interval, 100, "%"), each.n_prompts)
+        for each in rates
+    ]  # fmt: skip
+    return table(rows, ("MODEL", "AGAINST", "WINS", "TIES", "LOSSES", "RATE", "95 %", "PROMPTS"))
 
 
 def _interval(interval: Interval | None, factor: float, unit: str) -> str | None:

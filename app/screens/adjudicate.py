@@ -42,9 +42,9 @@ def render() -> None:
         names = {each.decided_by: get_person(tx, each.decided_by).name for each in decided}
     below = project.settings.adjudicate_below
     st.caption(
-        f"Tasks whose annotators agree on less than {below:.0%} of their comparisons wait here (a setting of the "
-        "project). Snapshots use what you decide in place of the annotators' rankings, which stay stored as they are. "
-        "Annotators never see it."
+        f"Tasks whose annotators agree on less than {below:.0%} of their comparisons (a setting of the project), or of "
+        "whom some rank and others say that no response is acceptable, wait here. Snapshots use what you decide in "
+        "place of the annotators' answers, which stay stored as they are. Annotators never see it."
     )
     signature = (project.id, below, n_versions, decided[0].id if decided else None)
     waiting = remembered(f"{KEY}.queue", signature, lambda: disputed_tasks(store(), project.id))
@@ -91,6 +91,7 @@ def _list_waiting(waiting: list[Disputed], task_id: str) -> None:
                 "agreement": [each.agreement for each in shown],
                 "comparisons": [each.n for each in shown],
                 "rankings": [each.n_rankings for each in shown],
+                "unacceptable": [each.n_unacceptable for each in shown],
                 "prompt": _prompts([each.task_id for each in shown]),
                 "again": [each.is_again for each in shown],
             }
@@ -105,6 +106,7 @@ def _list_waiting(waiting: list[Disputed], task_id: str) -> None:
                 "agreement": st.column_config.NumberColumn("Agreement", format="percent"),
                 "comparisons": "Comparisons",
                 "rankings": "Rankings",
+                "unacceptable": st.column_config.NumberColumn("None acceptable", help="so many say so"),
                 "prompt": "Prompt",
                 "again": st.column_config.CheckboxColumn("Changed since decided"),
             },

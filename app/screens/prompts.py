@@ -10,7 +10,7 @@ import streamlit as st
 from app.context import require, store
 from app.widgets.config_form import config_form
 from app.widgets.gold import gold_line
-from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, TAB, import_form, open_tab
+from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
 from app.widgets.models import model_suggestions
 from app.widgets.page import (
     ShownErrors,
@@ -24,6 +24,7 @@ from app.widgets.page import (
 )
 from app.widgets.problems import plain
 from app.widgets.run_status import run_status
+from app.widgets.selection_panel import selection_panel
 from app.widgets.words import count, first_line, run_name
 from data.fields import from_dict
 from data.projects import project_counts
@@ -46,7 +47,7 @@ def render() -> None:
         return
     with store().read() as tx:
         counts = project_counts(tx, project.id)
-    tabs = st.tabs([BROWSE, IMPORT, SAMPLE], key=TAB, bind="query-params")
+    tabs = st.tabs([BROWSE, IMPORT, SAMPLE, SELECT], key=TAB, bind="query-params")
     with tabs[0]:
         if tabs[0].open:
             _browse(project, counts)
@@ -56,6 +57,9 @@ def render() -> None:
     with tabs[2]:
         if tabs[2].open:
             _sample(project, counts, who.id)
+    with tabs[3]:
+        if tabs[3].open:
+            selection_panel(project, who.id)
 
 
 def _browse(project: Project, counts: dict[str, int]) -> None:

@@ -73,7 +73,8 @@ def _compute(project_id: str) -> Found:
 def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[str]) -> None:
     below = project.settings.adjudicate_below
     st.caption(
-        f"Waiting for a decision, with an agreement below {below:.0%}: {n_waiting:,}. Decided: {len(decided):,}."
+        f"Waiting for a decision, with an agreement below {below:.0%} or split on whether any response is acceptable: "
+        f"{n_waiting:,}. Decided: {len(decided):,}."
     )
     if st.button("Adjudicate", icon=":material/gavel:", key=f"{KEY}.adjudicate", disabled=not (n_waiting or decided)):
         go_to("adjudicate")

@@ -70,7 +70,7 @@ def decision_form(project_id: str, who: Person, case: Case, key: str) -> bool:
 
 def _own_ranks(k: int, key: str) -> list[int]:
     """One number for each response; what was left empty is 0, which is no rank."""
-    st.caption("1 is best; the same number twice is a tie.")
+    st.caption("1 is best; the same number twice is a tie. All equal leaves the task out of snapshots.")
     with st.grid(4, min_column_width=120):
         given = [
             st.number_input(f"Rank of {chr(65 + place)}", 1, k, None, placeholder="none yet", key=f"{key}.rank.{place}")

@@ -24,7 +24,7 @@ from labeling.readers import READERS
 
 KEY = "prompts.import"
 TAB = "prompts.tab"
-BROWSE, IMPORT, SAMPLE = "Browse", "Import", "Sample responses"  # the tabs of the page this is on
+BROWSE, IMPORT, SAMPLE, SELECT = "Browse", "Import", "Sample responses", "What comes next"  # the tabs of its page
 KINDS = {"prompts": "Prompts", "responses": "Finished responses", "rankings": "Finished rankings"}
 NOTES = {
     "prompts": (

@@ -15,6 +15,7 @@ from app.widgets.words import count, short_id
 from data.records import Project, Role, Run
 from data.tasks import models_of_project
 from labeling.comparison import Report, comparison_report, create_comparison
+from labeling.win_rates import NOT_CONNECTED, Rate
 
 KEY = "win_rates"
 
@@ -67,29 +68,24 @@ def win_rates(project: Project) -> None:
     if not report.rates.rates:
         st.caption("No ranking has responses of two models yet. Annotators find the tasks under Rank.")
         return
-    st.dataframe(
-        _table(report, names),
-        hide_index=True,
-        key=f"{KEY}.table",
-        column_config={
-            name: st.column_config.NumberColumn(name, format="percent") for name in ("wins", "ties", "losses", "rate")
-        },
-        alt="How often one model's response is preferred to another's",
-    )
+    _rates_table(report.rates.rates, names, f"{KEY}.table")
     st.caption(
         "The rate counts a tie as half a win; its 95 % interval is a bootstrap over prompts. "
         f"{count(report.n_rankings, 'ranking')}, {count(report.n_unacceptable, 'answer')} that no response is "
         f"acceptable (a tie), {count(report.n_skipped, 'skip')}; {count(report.n_same, 'prompt')} to which all models "
         "said the same not in it."
     )
+    if report.rates_with_same:
+        st.caption("With the same answers as ties")
+        _rates_table(report.rates_with_same, names, f"{KEY}.table.same")
     if report.rates.strengths:
         st.altair_chart(_chart(report, names), key=f"{KEY}.chart")
     else:
-        st.caption("No strengths: no chain of comparisons leads from each model to each other.")
+        st.caption(f"No strengths: {NOT_CONNECTED}.")
 
 
-def _table(report: Report, names: dict[str, str]) -> pd.DataFrame:
-    return pd.DataFrame(
+def _rates_table(rates: list[Rate], names: dict[str, str], key: str) -> None:
+    rows = pd.DataFrame(
         [
             {
                 "model": names.get(each.first, each.first),
@@ -101,8 +97,17 @@ def _table(report: Report, names: dict[str, str]) -> pd.DataFrame:
                 "95 %": "one prompt" if each.interval is None else f"{each.interval[0]:.0%} to {each.interval[1]:.0%}",
                 "prompts": each.n_prompts,
             }
-            for each in report.rates.rates
+            for each in rates
         ]
+    )
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key=key,
+        column_config={
+            name: st.column_config.NumberColumn(name, format="percent") for name in ("wins", "ties", "losses", "rate")
+        },
+        alt="How often one model's response is preferred to another's",
     )
 
 

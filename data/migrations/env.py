@@ -7,7 +7,8 @@ from alembic import context
 import data.schema
 import data.schema_adjudication
 import data.schema_checks
-import data.schema_runs  # noqa: F401
+import data.schema_runs
+import data.schema_selection  # noqa: F401
 from data.columns import metadata
 
 context.configure(

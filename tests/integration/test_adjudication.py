@@ -102,6 +102,45 @@ def test_a_tie_against_an_order_is_no_agreement_and_a_rest_is_not_compared(store
     assert found[rest.id] == (0.5, 2)
 
 
+def test_a_task_waits_that_some_rank_and_others_find_unacceptable(store: Store) -> None:
+    """However well those who rank agree, and also where only one ranks; where all find it unacceptable, none waits."""
+    dispute = Dispute(store, below=0.3)
+    agreed = dispute.ranked((1, 2, 3), (1, 2, 3))
+    one, nobody, skipped = (make.make_task(store, dispute.project, prompt=f"prompt {n}") for n in range(3))
+    cat = make.make_person(store)
+    make.make_ranking(store, agreed, cat, status=RankingStatus.UNACCEPTABLE)
+    make.make_ranking(store, one, dispute.ann, [1, 2, 3])
+    make.make_ranking(store, one, dispute.bob, status=RankingStatus.UNACCEPTABLE)
+    for person in (dispute.ann, dispute.bob):
+        make.make_ranking(store, nobody, person, status=RankingStatus.UNACCEPTABLE)
+    make.make_ranking(store, skipped, dispute.ann, [1, 2, 3])
+    make.make_ranking(store, skipped, dispute.bob)
+    found = disputed_tasks(store, dispute.project.id)
+    assert [(each.task_id, each.agreement, each.n, each.n_rankings, each.n_unacceptable) for each in found] == [
+        (dispute.task.id, 0.0, 3, 2, 0), (one.id, None, 0, 1, 1), (agreed.id, 1.0, 3, 2, 1),
+    ]  # fmt: skip
+    dispute.ask(0)
+    assert dispute.waiting() == []
+
+
+def test_who_finds_it_unacceptable_after_the_decision_brings_the_task_back(store: Store, home: Home) -> None:
+    dispute = Dispute(store)
+    one = make.make_task(store, dispute.project, prompt="one ranks it")
+    make.make_ranking(store, one, dispute.ann, [1, 2, 3])
+    make.make_ranking(store, one, dispute.bob, status=RankingStatus.UNACCEPTABLE)
+    dispute.decide(dispute.task)
+    case = open_case(store, dispute.project.id, one.id)
+    assert (case.agreement, case.n_unacceptable, len(case.seen)) == (None, 1, 2)
+    made = dispute.decide(one)
+    assert made.agreement is None and set(made.seen) == {each.id for each in case.answers}
+    assert dispute.waiting() == []
+    counts = plan_snapshot(store, dispute.project.id, SnapshotConfig()).counts
+    assert (counts["adjudicated"], counts["left_out"]["overruled"]) == (2, 4)
+    make.make_ranking(store, one, make.make_person(store), status=RankingStatus.UNACCEPTABLE)
+    (again,) = disputed_tasks(store, dispute.project.id)
+    assert (again.task_id, again.is_again, again.n_unacceptable) == (one.id, True, 2)
+
+
 def test_a_decision_by_a_ranking_is_stored_with_who_when_and_why(store: Store, clock: Any) -> None:
     dispute = Dispute(store)
     case = open_case(store, dispute.project.id, dispute.task.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import factories as make
 import pytest
 import sqlalchemy as sa
+from spawned import spawning
 
 from data.backup import backup, problem_of_store
 from data.columns import metadata
@@ -58,11 +58,13 @@ def test_a_copy_under_load_is_whole(sqlite_store: Store, tmp_path: Path) -> None
     """Three processes write. Nothing acknowledged before a copy began is missing in it, and nothing is half there."""
     folder = tmp_path / "acknowledged"
     folder.mkdir()
-    names, context = ("w1", "w2", "w3"), multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_on, args=(sqlite_store.url, str(folder), name)) for name in names]
-    for writer in writers:
-        writer.start()
+    names = ("w1", "w2", "w3")
+    with spawning() as processes:
+        writers = [processes.Process(target=_write_on, args=(sqlite_store.url, str(folder), name)) for name in names]
+        for writer in writers:
+            writer.start()
     while not all((folder / name).exists() and (folder / name).stat().st_size > 200 for name in names):
+        assert all(writer.is_alive() for writer in writers)
         time.sleep(0.05)
     copies = []
     for number in range(4):

@@ -28,6 +28,7 @@ from data.store import Store
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
     "agreement", "annotators", "adjudicate", "backup", "comparison", "doctor", "features", "gold", "pause",
+    "selection",
 )  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def test_every_word_takes_home_store_and_json() -> None:
             seen.append(words)
             assert {"--home", "--store", "--json"} <= set(parser._option_string_actions), words
             assert parser.get_default("handler") is not None, words
-    assert len(seen) == 42
+    assert len(seen) == 44
     assert {words[0] for words in seen} == set(WORDS)
 
 

@@ -110,3 +110,17 @@ def test_a_click_twice_makes_one_project(store: Store) -> None:
     first = create_comparison(store, [run.id], "new", nonce="click")
     again = create_comparison(store, [run.id], "new", nonce="click")
     assert (again.project.id, again.counts) == (first.project.id, {"known": 1})
+
+
+def test_same_answers_are_ties_in_a_line_of_their_own(store: Store) -> None:
+    run = compared(store, {"sft": ["one", "two", "same", "both"], "ppo": ["eins", "zwei", "same", "both"]})
+    made = create_comparison(store, [run.id], "blind")
+    assert comparison_report(store, made.project.id).rates_with_same == []  # nothing is ranked yet
+    person = make.make_person(store)
+    for task in tasks_of(store, made.project):
+        make.make_ranking(store, task, person, [2, 1])
+    report = comparison_report(store, made.project.id)
+    (rate,), (with_same,) = report.rates.rates, report.rates_with_same
+    assert (rate.rate, rate.n_prompts, report.n_same) == (1.0, 2, 2)
+    assert (with_same.wins, with_same.ties, with_same.losses) == (0.5, 0.5, 0.0)
+    assert (with_same.rate, with_same.n_prompts) == (0.75, 4)

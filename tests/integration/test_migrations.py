@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import sys
 import threading
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from spawned import spawning
 
 import data.migrate
 from data.columns import metadata
@@ -51,7 +51,7 @@ def upgrade():
     op.execute("delete from web_session")
     op.execute("create table half_done (id text)")
 """
-HEAD = "0004"  # the newest revision of this release
+HEAD = "0005"  # the newest revision of this release
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_several_processes_may_open_a_new_store_at_once(store: Store, tmp_path: 
             tx.execute(sa.text("drop schema public cascade"))
             tx.execute(sa.text("create schema public"))
         store.close()
-    with multiprocessing.get_context("spawn").Pool(6) as pool:
+    with spawning() as processes, processes.Pool(6) as pool:
         found = pool.starmap(_open, [(url, time.time() + 4.0)] * 6)
         pool.close()
         pool.join()

@@ -17,9 +17,11 @@ from transformers import AutoModelForSequenceClassification
 
 from data.prompts import add_prompts
 from data.records import FailureKind, NewPrompt, Run, RunKind, RunStatus, Snapshot
+from data.scores import heads_of_tasks
 from data.snapshots import PAIRS, get_snapshot, read_parquet
 from labeling.export import export_snapshot
 from labeling.handover import hand_over
+from labeling.selection import By, SelectionConfig, apply_selection
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 from training.encoding import with_facts
 from training.models import Machine
@@ -69,22 +71,22 @@ def test_the_mean_of_the_heads_is_the_model_that_anybody_loads(adapter: str, rig
         assert head.shape == (1, 32)
 
 
-def test_the_spread_of_the_heads_is_theirs_each_from_its_own_zero(rig: Rig) -> None:
+def test_each_head_scores_from_its_own_zero(rig: Rig) -> None:
     run = trained(rig, heads=3, adapter="full")
     scorer = Scorer(rig.home, run.id, CPU)
     fitted = [scorer.encode(ASKED, text) for text in ("zzab", "c")]
     sequences = [each.prompt + each.response for each in fitted]
-    spread = scorer.spread_ids(sequences)
+    found = scorer.head_scores(sequences)
     saved = load_file(rig.folder(run) / "model" / "heads.safetensors")
     with torch.no_grad():
         for place, ids in enumerate(sequences):
             hidden = scorer.model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1]
             scores = saved["heads"] @ hidden - saved["shifts"]
-            assert spread is not None
-            assert spread[place].item() == pytest.approx(scores.std(correction=0).item(), abs=1e-5)
-            assert spread[place] > 0
+            assert found is not None
+            assert found[place].tolist() == pytest.approx(scores.tolist(), abs=1e-5)
+            assert len(set(found[place].tolist())) == 3
     assert scorer.score_ids(sequences).shape == (2,)  # the model has its one head again
-    assert Scorer(rig.home, rig.reward().id, CPU).spread_ids(sequences) is None
+    assert Scorer(rig.home, rig.reward().id, CPU).head_scores(sequences) is None
 
 
 def test_a_score_run_of_an_ensemble_tells_the_spread(rig: Rig) -> None:
@@ -93,7 +95,27 @@ def test_a_score_run_of_an_ensemble_tells_the_spread(rig: Rig) -> None:
     scored, found = scores_of(rig, run, rows)
     assert [len(row["stds"]) for row in found] == [3, 2]
     assert all(std > 0 for row in found for std in row["stds"])
+    fitted = Scorer(rig.home, run.id, CPU).encode(({"role": "user", "content": "prompt 1"},), "zz")
+    of_heads = Scorer(rig.home, run.id, CPU).head_scores([fitted.prompt + fitted.response])
+    assert of_heads is not None
+    assert found[0]["stds"][1] == pytest.approx(of_heads.std(correction=0).item(), abs=1e-4)
+    assert "heads" not in found[0]
     assert list(scored.result["best_of"]) == ["1", "2", "3"]
+
+
+def test_what_waits_keeps_the_score_of_each_head_for_a_selection(rig: Rig) -> None:
+    run, project = trained(rig, heads=3), make.make_project(rig.store)
+    task = make.make_task(rig.store, project, "zz", "a", prompt="waits")
+    rig.here(rig.queue(RunKind.SCORE, reward_run=run, project=project, unranked=True))
+    scorer = Scorer(rig.home, run.id, CPU)
+    fitted = [scorer.encode(task.messages, each.text) for each in task.responses]
+    of_heads = scorer.head_scores([each.prompt + each.response for each in fitted])
+    assert of_heads is not None
+    with rig.store.read() as tx:
+        found = heads_of_tasks(tx, [task.id])[task.id][run.id]
+    assert [list(each) for each in found] == [pytest.approx(each, abs=1e-4) for each in of_heads.T.tolist()]
+    made = apply_selection(rig.store, project.id, [run.id], SelectionConfig())
+    assert made.by is By.DISAGREEMENT
 
 
 def scores_of(rig: Rig, run: Run, rows: list[dict[str, Any]], **changes: Any) -> tuple[Run, list[dict[str, Any]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from spawned import spawning
 
 from data.errors import Conflict, Fenced, NotFound
 from data.metrics import metric_names, metrics_of, report_step, rewind, samples_of
@@ -568,13 +568,13 @@ def _claim_all(url: str, name: str, folder: str) -> None:
 
 
 def test_eight_processes_claim_a_hundred_runs_each_once(store: Store, tmp_path: Path) -> None:
-    processes = multiprocessing.get_context("spawn")
     made = {make.make_run(store).id for _ in range(100)}
     folder = tmp_path / "claims"
     folder.mkdir()
-    workers = [processes.Process(target=_claim_all, args=(store.url, f"w{n}", str(folder))) for n in range(8)]
-    for worker in workers:
-        worker.start()
+    with spawning() as processes:
+        workers = [processes.Process(target=_claim_all, args=(store.url, f"w{n}", str(folder))) for n in range(8)]
+        for worker in workers:
+            worker.start()
     for worker in workers:
         worker.join(timeout=120)
     assert [worker.exitcode for worker in workers] == [0] * 8

@@ -14,10 +14,14 @@ import torch
 from rig import Rig
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
+from data.errors import InvalidInput
 from data.metrics import sample_steps, samples_of
 from data.paths import Home
 from data.projects import get_project
-from data.records import FailureKind, Project, Run, RunKind, RunStatus
+from data.prompts import prompt_id_of
+from data.records import FailureKind, NewPrompt, NewResponse, Project, Run, RunKind, RunStatus
+from data.scores import scores_of_tasks
+from data.tasks import add_task
 from labeling.handover import hand_over
 from training.models import Machine
 from training.scorer import Scorer
@@ -175,3 +179,45 @@ def test_scores_are_written_for_a_reward_model_that_was_moved(rig: Rig, tmp_path
     texts = [(({"role": "user", "content": "p"},), "zz")]
     here, there = Scorer(rig.home, rig.reward().id, CPU), Scorer(Home(tmp_path), "copy", CPU)
     assert torch.equal(here.score(texts), there.score(texts))
+
+
+def test_what_waits_to_be_ranked_is_scored_in_the_store(rig: Rig) -> None:
+    """Every waiting task once; what is ranked, held, or too odd for the template stays without scores."""
+    project, person = make.make_project(rig.store), make.make_person(rig.store)
+    tasks = [make.make_task(rig.store, project, "z" * n, "a", f"b{n}", prompt=f"wait {n}") for n in range(1, 71)]
+    make.make_ranking(rig.store, tasks[0], person, [1, 2, 3])
+    reward = rig.reward()
+    run = rig.here(rig.queue(RunKind.SCORE, reward_run=reward, project=project, unranked=True))
+    assert (run.result["rows"], run.result["responses"], run.result["rows_refused"]) == (69, 207, 0)
+    assert (run.step, run.total_steps) == (69, 69)
+    scorer = Scorer(rig.home, reward.id, CPU)
+    with rig.store.read() as tx:
+        found = scores_of_tasks(tx, [task.id for task in tasks])
+    assert found[tasks[0].id] == {}
+    for task in tasks[1::9]:
+        wanted = scorer.score([(task.messages, each.text) for each in task.responses]).tolist()
+        assert found[task.id][reward.id] == pytest.approx(wanted, abs=1e-4)
+    again = rig.here(rig.queue(RunKind.SCORE, reward_run=reward, project=project, unranked=True))
+    assert again.result["rows"] == 0
+
+
+def test_a_task_that_the_template_refuses_stays_without_scores(rig: Rig) -> None:
+    model = rig.model("llama-strict", tokenizer=tiny_tokenizer(template=STRICT_TEMPLATE))
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=model))
+    project = make.make_project(rig.store)
+    fine = make.make_task(rig.store, project, "a", "b")
+    with rig.store.begin() as tx:
+        messages = ({"role": "system", "content": "s"}, {"role": "user", "content": "u"})
+        prompt_id = prompt_id_of(tx, project.id, NewPrompt(messages))
+        odd = add_task(tx, project.id, prompt_id, [NewResponse("a"), NewResponse("b")], slots=1).task_id
+    run = rig.here(rig.queue(RunKind.SCORE, reward_run=reward, project=project, unranked=True))
+    assert (run.result["rows"], run.result["rows_refused"]) == (2, 1)
+    with rig.store.read() as tx:
+        assert {task_id: len(each) for task_id, each in scores_of_tasks(tx, [fine.id, odd]).items()} == {
+            fine.id: 1, odd: 0
+        }  # fmt: skip
+
+
+def test_scoring_what_waits_needs_a_project(rig: Rig) -> None:
+    with pytest.raises(InvalidInput, match="a score run needs a project"):
+        rig.queue(RunKind.SCORE, reward_run=rig.reward(), unranked=True)

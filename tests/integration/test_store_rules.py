@@ -6,6 +6,10 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
+import data.schema_adjudication
+import data.schema_checks
+import data.schema_runs
+import data.schema_selection  # noqa: F401
 from data.columns import metadata
 from data.errors import Conflict
 from data.store import Store
@@ -43,6 +47,8 @@ def good_rows() -> Rows:
     ]
     places = [{"task_id": "t1", "position": n, "response_id": f"r{n + 1}", "fingerprint": f"f{n}"} for n in (0, 1)]
     slots = [
+        {"id": "s0", "project_id": "pr", "task_id": "t1", "task_seq": 1, "purpose": "repeat", "status": "leased",
+         "annotator_id": "ann", "lease_token": "tok0"},
         {"id": "s1", "project_id": "pr", "task_id": "t1", "task_seq": 1, "slot_no": 1, "status": "leased",
          "annotator_id": "ann", "lease_token": "tok1"},
         {"id": "s2", "project_id": "pr", "task_id": "t1", "task_seq": 1, "slot_no": 2, "status": "leased",
@@ -54,6 +60,14 @@ def good_rows() -> Rows:
         "created_at": 1.0,
     }  # fmt: skip
     old = ranking | {"id": "k0", "submission_key": "key0", "superseded_at": 2.0}
+    repeat = ranking | {"id": "kr", "submission_key": "keyr", "slot_id": "s0", "purpose": "repeat"}
+    expected = {
+        "id": "g1", "task_id": "t1", "ranks": "[1, 2]", "unplaced": "[]", "source": "answer", "author_id": "ann",
+        "created_at": 1.0,
+    }  # fmt: skip
+    pause = {
+        "id": "z1", "project_id": "pr", "annotator_id": "ann", "reason": "gold", "figures": "{}", "created_at": 1.0,
+    }  # fmt: skip
     decision = {
         "id": "a1", "task_id": "t1", "decided_by": "cat", "submission_key": "akey1", "ranks": "[1, 2]",
         "unplaced": "[]", "chosen_id": "k1", "reason": "r", "seen": "[]", "created_at": 1.0,
@@ -73,12 +87,16 @@ def good_rows() -> Rows:
         "task_response": places,
         "slot": slots,
         "draft": [{"task_id": "t1", "annotator_id": "ann", "body": "{}", "at": 1.0}],
-        "ranking": [old, ranking | {"supersedes_id": "k0"}],
+        "ranking": [repeat, old, ranking | {"supersedes_id": "k0"}],
         "adjudication": [gone, decision | {"supersedes_id": "a0"}],
+        "gold": [expected],
+        "pause": [pause],
         "run_event": [{"run_id": "ru", "seq": 1, "at": 1.0, "kind": "queued", "detail": "{}"}],
         "run_metric": [of_run | {"name": "loss", "value": 1.0}],
         "run_sample": [of_run | {"position": 0, "body": "{}"}],
         "checkpoint": [of_run | {"folder": "f", "epoch": 1, "created_at": 1.0}],
+        "response_score": [{"response_id": "r1", "run_id": "ru", "score": 1.0}],
+        "task_arm": [{"task_id": "t1", "project_id": "pr", "arm": "random", "reward_run_ids": "[]", "created_at": 1.0}],
     }
 
 
@@ -130,6 +148,12 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "a slot in no known state": ("slot", SLOT | {"task_id": "t2", "annotator_id": "bob", "status": "lost"}),
     "a free slot of somebody": ("slot", SLOT | {"task_id": "t2", "annotator_id": "bob"}),
     "a leased slot of nobody": ("slot", SLOT | {"task_id": "t2", "status": "leased"}),
+    "two repeats of a task for one person": (
+        "slot",
+        SLOT | {"slot_no": None, "purpose": "repeat", "annotator_id": "ann", "status": "leased"},
+    ),
+    "a slot without a number": ("slot", SLOT | {"slot_no": None}),
+    "a slot for no known purpose": ("slot", SLOT | {"slot_no": None, "purpose": "fun"}),
     "two drafts of one person": ("draft", {}),
     "two current rankings of one person": ("ranking", RANKING | {"slot_id": None}),
     "one submission stored twice": ("ranking", OF_BOB | {"submission_key": "key1"}),
@@ -140,6 +164,13 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "a skip without a reason": ("ranking", OF_BOB | {"ranks": None, "status": "skipped"}),
     "a skip with ranks": ("ranking", OF_BOB | {"status": "skipped", "skip_reason": "r"}),
     "a ranking in no known state": ("ranking", OF_BOB | {"ranks": None, "status": "lost"}),
+    "two current repeats of one person": ("ranking", RANKING | {"slot_id": None, "purpose": "repeat"}),
+    "a ranking for no known purpose": ("ranking", OF_BOB | {"purpose": "fun"}),
+    "two expected rankings of a task": ("gold", {"id": "x"}),
+    "an expected ranking from nowhere": ("gold", {"id": "x", "task_id": "t2", "source": "lost", "author_id": None}),
+    "an expected answer of nobody": ("gold", {"id": "x", "task_id": "t2", "author_id": None}),
+    "two pauses of one person": ("pause", {"id": "x"}),
+    "a pause without a known reason": ("pause", {"id": "x", "annotator_id": "bob", "reason": "mood"}),
     "two current decisions on a task": ("adjudication", {"id": "x", "submission_key": "x", "supersedes_id": None}),
     "one decision stored twice": ("adjudication", {"id": "x", "task_id": "t2", "supersedes_id": None}),
     "two decisions in place of one": ("adjudication", {"id": "x", "submission_key": "x", "task_id": "t2"}),
@@ -151,6 +182,8 @@ BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "one metric twice in a step": ("run_metric", {}),
     "two samples in one place": ("run_sample", {}),
     "two checkpoints of one step": ("checkpoint", {}),
+    "two scores of one model": ("response_score", {}),
+    "two arms of one task": ("task_arm", {}),
 }
 # The same with one more thing changed goes in: it was the rule that was in the way.
 ALLOWED: dict[str, tuple[str, dict[str, object]]] = {
@@ -165,6 +198,10 @@ ALLOWED: dict[str, tuple[str, dict[str, object]]] = {
         "adjudication",
         {"id": "x", "submission_key": "x", "task_id": "t2", "supersedes_id": None},
     ),
+    "a repeat": ("ranking", OF_BOB | {"purpose": "repeat"}),
+    "an expected ranking withdrawn": ("gold", {"id": "x", "withdrawn_at": 2.0}),
+    "an expected ranking from a file": ("gold", {"id": "x", "task_id": "t2", "source": "import", "author_id": None}),
+    "a pause that is over": ("pause", {"id": "x", "lifted_at": 2.0, "lifted_by": "cat"}),
     "a run without a nonce": ("run", {"id": "x", "nonce": None}),
     "a project of its own": ("project", PROJECT),
 }

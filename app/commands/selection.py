@@ -1,0 +1,92 @@
+"""The word `selection`: let a reward model say what people rank next, and see whether it beat chance."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, table
+from app.commands.waiting import WAIT_HELP, wait
+from data.fields import from_dict
+from data.records import Project, RunKind
+from data.runs import get_run
+from data.scores import untouched_tasks, without_scores
+from labeling.selection import By, SelectionConfig, apply_selection
+from labeling.selection_report import Interval, SelectionReport, selection_report
+from training.config import ScoreConfig
+from training.launch import queue_run
+
+
+def add_words(words: Any) -> None:
+    group = add_group(words, "selection", "let a reward model say what is ranked next, and see whether it beat chance")
+    parser = add_word(group, "apply", apply, "score what waits to be ranked, and put it in order")
+    parser.add_argument("name", metavar="NAME", help="name or id of the project")
+    parser.add_argument(
+        "--reward-run",
+        nargs="+",
+        required=True,
+        metavar="ID",
+        dest="reward_runs",
+        help="reward runs whose models score",
+    )
+    defaults = SelectionConfig()
+    parser.add_argument(
+        "--by", choices=tuple(By), default=defaults.by, help=f"what comes first (default {defaults.by})"
+    )
+    parser.add_argument(
+        "--control", type=float, default=defaults.control, metavar="SHARE",
+        help=f"this share is drawn by lot, to compare with (default {defaults.control})",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="which are drawn by lot")
+    parser.epilog = f"It is waited for the scores: {WAIT_HELP}."
+    parser = add_word(group, "report", report, "show what people said on each arm, and whether selection beat random")
+    parser.add_argument("name", metavar="NAME", help="name or id of the project")
+
+
+def apply(arguments: argparse.Namespace, context: Context) -> Outcome:
+    project = context.project(arguments.name)
+    config = from_dict(SelectionConfig, {name: getattr(arguments, name) for name in ("by", "control", "seed")})
+    for reward_run in arguments.reward_runs:
+        outcome = _score(context, project, reward_run)
+        if outcome is not None and outcome.status:
+            return outcome
+    made = apply_selection(context.store, project.id, arguments.reward_runs, config)
+    line = f"what waits to be ranked in {project.name!r} is in order by {made.by}"
+    counts = dict(made.counts)
+    return Outcome({"project_id": project.id, "by": made.by, "counts": counts}, [line, *counted(counts)])
+
+
+def report(arguments: argparse.Namespace, context: Context) -> Outcome:
+    project = context.project(arguments.name)
+    found = selection_report(context.store, project.id)
+    return Outcome({"project_id": project.id, **as_document(found)}, _lines(found))
+
+
+def _score(context: Context, project: Project, reward_run: str) -> Outcome | None:
+    """Let the model score what it has not scored yet; None where there is nothing."""
+    with context.store.read() as tx:
+        run_id = get_run(tx, reward_run).id
+        missing = without_scores(tx, untouched_tasks(tx, project.id), run_id)
+    if not missing:
+        return None
+    config = ScoreConfig(unranked=True)
+    return wait(context, queue_run(context.store, RunKind.SCORE, config, project_id=project.id, reward_run_id=run_id))
+
+
+def _lines(found: SelectionReport) -> list[str]:
+    rows = [
+        (arm.name, arm.n_tasks, arm.n_ranked, arm.n_prompts, _share(arm.accuracy), _interval(arm.interval),
+         None if arm.mean_margin is None else f"{arm.mean_margin:.3g}", _share(arm.tie_share), _share(arm.skip_share),
+         None if arm.seconds is None else f"{arm.seconds:.0f}")
+        for arm in found.arms
+    ]  # fmt: skip
+    header = ("ARM", "TASKS", "RANKED", "PROMPTS", "MODEL RIGHT", "95 %", "MARGIN", "TIES", "SKIPS", "SECONDS")
+    return [*table(rows, header), "", found.verdict]
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
+
+
+def _interval(interval: Interval | None) -> str | None:
+    return None if interval is None else f"{interval[0]:.1%} to {interval[1]:.1%}"

@@ -1,0 +1,130 @@
+"""What comes next on a screen: let a reward model put the waiting tasks in order, and see whether it beat chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.context import store
+from app.widgets.config_form import config_form
+from app.widgets.models import reward_run_labels
+from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
+from app.widgets.run_status import run_status
+from app.widgets.words import count, run_name
+from data.fields import from_dict
+from data.records import Project, RunKind
+from data.runs import list_runs
+from data.scores import arms_of, untouched_tasks, without_scores
+from labeling.selection import SelectionConfig, apply_selection
+from labeling.selection_report import SelectionReport, selection_report
+from training.config import ScoreConfig
+from training.launch import queue_run
+
+KEY = "selection"
+_PERCENT = ("model right", "ties", "skips")
+
+
+def selection_panel(project: Project, person_id: str) -> None:
+    """Draw it for a project."""
+    with store().read() as tx:
+        labels = reward_run_labels(tx, project.id)
+        waiting = untouched_tasks(tx, project.id)
+        has_arms = bool(arms_of(tx, project.id))
+        runs = list_runs(tx, project_id=project.id, kinds=(RunKind.SCORE,), limit=1)
+    st.caption(
+        f"To be ranked: {count(len(waiting), 'task')}. A reward model can put first what it is least sure of; a part "
+        "is drawn by lot, so that you can see whether that was worth it."
+    )
+    if not labels:
+        st.info("Train a reward model first: it says which tasks are worth ranking.")
+    elif waiting:
+        _form(project, person_id, labels, waiting)
+        if runs and not runs[0].status.is_final:
+            with st.container(border=True, key=f"{KEY}.running"):
+                if st.button(run_name(runs[0]), type="tertiary", icon=":material/monitoring:", key=f"{KEY}.to_run"):
+                    go_to("runs", run=runs[0].id)
+                run_status(runs[0].id, f"{KEY}.status")
+    if has_arms:
+        _report(selection_report(store(), project.id))
+
+
+def _form(project: Project, person_id: str, labels: dict[str, str], waiting: list[str]) -> None:
+    chosen = st.multiselect(
+        "Reward models", list(labels), [next(iter(labels))], format_func=labels.__getitem__, key=f"{KEY}.runs"
+    )
+    with store().read() as tx:
+        missing = {run_id: len(without_scores(tx, waiting, run_id)) for run_id in chosen}
+    values = config_form(SelectionConfig, f"{KEY}.config", first=("by", "control"))
+    key = nonce(KEY)
+    with st.container(horizontal=True):
+        to_score = [run_id for run_id, number in missing.items() if number]
+        if to_score and st.button("Score what waits", type="primary", key=f"{KEY}.score.{key}"):
+            _score(project, person_id, to_score, key)
+        is_ready = bool(chosen) and not all(number == len(waiting) for number in missing.values())
+        kind: Any = "secondary" if to_score else "primary"
+        if st.button("Put in order", type=kind, disabled=not is_ready, key=f"{KEY}.apply.{key}"):
+            _apply(project, chosen, values)
+
+
+def _score(project: Project, person_id: str, reward_run_ids: list[str], key: str) -> None:
+    with ShownErrors():
+        for run_id in reward_run_ids:
+            queue_run(
+                store(),
+                RunKind.SCORE,
+                ScoreConfig(unranked=True),
+                project_id=project.id,
+                reward_run_id=run_id,
+                nonce=f"{key}.{run_id}",
+                created_by=person_id,
+            )
+        renew_nonce(KEY)
+        say_after_rerun(f"{count(len(reward_run_ids), 'scoring run')} queued")
+        st.rerun()
+
+
+def _apply(project: Project, reward_run_ids: list[str], values: dict[str, Any]) -> None:
+    made = None
+    with ShownErrors():
+        made = apply_selection(store(), project.id, reward_run_ids, from_dict(SelectionConfig, values))
+    if made is not None:
+        renew_nonce(KEY)
+        counts = made.counts
+        left = f", {counts['without_scores']:,} without scores" if counts["without_scores"] else ""
+        way = made.by.replace("_", " ")
+        say_after_rerun(f"{counts['selected']:,} selected by {way}, {counts['random']:,} drawn by lot{left}")
+        st.rerun()
+
+
+def _report(found: SelectionReport) -> None:
+    st.header("Did selection beat random?", anchor=False)
+    st.info(found.verdict, icon=":material/balance:")
+    rows = [
+        {
+            "arm": arm.name.replace("_", " "),
+            "tasks": arm.n_tasks,
+            "ranked": arm.n_ranked,
+            "prompts": arm.n_prompts,
+            "model right": arm.accuracy,
+            "95 %": "" if arm.interval is None else f"{arm.interval[0]:.0%} to {arm.interval[1]:.0%}",
+            "margin": arm.mean_margin,
+            "ties": arm.tie_share,
+            "skips": arm.skip_share,
+            "seconds": arm.seconds,
+        }
+        for arm in found.arms
+    ]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key=f"{KEY}.arms",
+        column_config={name: st.column_config.NumberColumn(name, format="percent") for name in _PERCENT}
+        | {"seconds": st.column_config.NumberColumn("seconds", format="%.0f", help="median of an answer")},
+        alt="What people said on each arm",
+    )
+    st.caption(
+        "Model right: share of people's pairs that the reward model had ordered as they did, before anybody ranked "
+        "them; intervals by bootstrap over prompts. Margin: mean difference of two responses' scores."
+    )
