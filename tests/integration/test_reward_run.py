@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 from tiny import tiny_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from data.records import FailureKind, Run, RunKind, RunStatus, Split
+from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot, Split
 from data.schema import run as run_table
 from data.snapshots import Group, read_groups
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
@@ -47,8 +48,9 @@ def queued(rig: Rig, **changes: Any) -> Run:
     return rig.queue(RunKind.REWARD, **words)
 
 
-def groups_of(rig: Rig, split: Split) -> list[Group]:
-    return [each for each in read_groups(rig.home.snapshot_folder(rig.small_snapshot.id)) if each.split is split]
+def groups_of(rig: Rig, split: Split, snapshot: Snapshot | None = None) -> list[Group]:
+    folder = rig.home.snapshot_folder((snapshot or rig.small_snapshot).id)
+    return [each for each in read_groups(folder) if each.split is split]
 
 
 def test_the_run_says_what_it_works_with_and_what_it_did(finished: Run, rig: Rig) -> None:
@@ -343,3 +345,12 @@ def test_soft_pairs_are_learnt_as_sure_as_they_are(rig: Rig) -> None:
     assert rig.curve(run, "reward/pair_accuracy") == pytest.approx([means[Split.TRAIN][1]], abs=1e-4)
     held_out = (run.result["held_out"]["loss"], run.result["held_out"]["pair_accuracy"])
     assert held_out == pytest.approx(means[Split.EVAL], abs=1e-4)
+    model = json.loads((rig.folder(run) / "report.json").read_text(encoding="utf-8"))["model"]
+    assert model["calibration"]["loss"] == pytest.approx(means[Split.EVAL][0], abs=1e-4)
+    assert model["pair_accuracy"]["value"] == pytest.approx(means[Split.EVAL][1], abs=1e-4)
+    assert model["by_annotator"] == []
+    n_turned = sum(int(group.messages[-1]["content"].split()[1]) % 2 for group in groups_of(rig, Split.EVAL, snapshot))
+    n_whole = snapshot.counts["prompts_eval"] - n_turned
+    # Whole: all three agree on two pairs, two of two on the third. Turned: one of three on two pairs, none on the third.
+    assert model["human_agreement"]["n"] == 7 * (n_whole + n_turned)
+    assert model["human_agreement"]["value"] == pytest.approx((7 * n_whole + 2 * n_turned) / (7 * (n_whole + n_turned)))
