@@ -178,10 +178,10 @@ def win_share(ranking: Judged, place: int) -> float:
     Of merged rankings the mean of how sure people are that it is better; one half where there is no pair.
     """
     if ranking.probabilities:
-        others = [(ranking.sureness(place, i), ranking.sureness(i, place)) for i in range(len(ranking.ranks))]
-        return sum(mine if mine + theirs else 0.5 for mine, theirs in others[:place] + others[place + 1 :]) / (
-            len(ranking.ranks) - 1
-        )
+        both = [
+            (ranking.sureness(place, i), ranking.sureness(i, place)) for i in range(len(ranking.ranks)) if i != place
+        ]
+        return sum(mine if mine + theirs else 0.5 for mine, theirs in both) / len(both)
     mine, others = ranking.ranks[place], [rank for i, rank in enumerate(ranking.ranks) if i != place]
     return sum((mine < rank) + 0.5 * (mine == rank) for rank in others) / len(others)
 
@@ -247,7 +247,7 @@ def human_agreement(judged: Sequence[Judged], texts: Sequence[Sequence[Hashable]
 
 
 def _agreement_within(ranking: Judged) -> list[float]:
-    """Of each two people whose rankings were merged, and each pair in which both saw a difference: whether they agree."""
+    """Whether two people agree, for each two whose rankings were merged and each pair where both saw a difference."""
     k, found = len(ranking.ranks), list[float]()
     for i in range(k if ranking.preferred else 0):
         for j in range(i):
