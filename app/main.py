@@ -44,6 +44,8 @@ def _pages(who: Person) -> dict[str, list[Page]]:
     sections: dict[str, list[Page]] = {
         "": [st.Page(_SCREENS / "home.py", title="Home", url_path="home", default=True, visibility="hidden")]
     }
+    if who.role.covers(Role.RESEARCHER):  # other pages lead to it
+        sections[""].append(st.Page(_SCREENS / "ranking.py", title="Ranking", url_path="ranking", visibility="hidden"))
     for section, name, title, icon, role in _PAGES:
         file = _SCREENS / f"{name}.py"
         if who.role.covers(role) and file.is_file():

@@ -54,6 +54,12 @@ def adjudication_of_key(tx: Tx, submission_key: str) -> Adjudication | None:
     return None if row is None else _as_adjudication(row)
 
 
+def find_adjudication(tx: Tx, adjudication_id: str) -> Adjudication | None:
+    """A decision by its id, current or not."""
+    row = tx.row(sa.select(adjudication).where(adjudication.c.id == adjudication_id))
+    return None if row is None else _as_adjudication(row)
+
+
 def adjudication_of(tx: Tx, task_id: str) -> Adjudication | None:
     """The current decision on a task."""
     statement = sa.select(adjudication).where(adjudication.c.task_id == task_id, adjudication.c.superseded_at.is_(None))

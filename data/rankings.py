@@ -96,6 +96,22 @@ def answer_of(tx: Tx, task_id: str, annotator_id: str, *, is_repeat: bool = Fals
     return as_ranking(row)
 
 
+def find_ranking(tx: Tx, ranking_id: str) -> Ranking:
+    """An answer by its id, current or not. Raises NotFound."""
+    row = tx.row(sa.select(ranking).where(ranking.c.id == ranking_id))
+    if row is None:
+        raise NotFound(
+            f"no ranking {ranking_id!r} in this store; a report names rankings of the store it was made from"
+        )
+    return as_ranking(row)
+
+
+def later_version(tx: Tx, ranking_id: str) -> str | None:
+    """The id of the answer that an annotator has put in the place of this one."""
+    found = tx.scalar(sa.select(ranking.c.id).where(ranking.c.supersedes_id == ranking_id))
+    return None if found is None else str(found)
+
+
 def find_version(tx: Tx, id_or_key: str, annotator_id: str) -> str | None:
     """The id of one version of a person's answer, current or not, by its id or by its submission key."""
     named = sa.or_(ranking.c.id == id_or_key, ranking.c.submission_key == id_or_key)

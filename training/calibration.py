@@ -1,4 +1,8 @@
-"""Whether the probabilities that scores stand for are true: sigmoid(margin) against how often people agreed."""
+"""Whether the probabilities that scores stand for are true: sigmoid(margin) against how often people agreed.
+
+`targets`: how sure people are that the first response of each pair is better. 1 where one person said so; of several
+people, the share that did.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,26 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from training.figures import Array, rightness
+from training.figures import Array
 
 BINS = 10
 TEMPERATURES = (0.01, 100.0)
 
 
-def negative_log_likelihood(margins: Array, weights: Array, temperature: float = 1.0) -> float:
-    """Weighted mean of -log sigmoid(margin / temperature)."""
-    return float(np.average(np.logaddexp(0, -margins / temperature), weights=weights))
+def negative_log_likelihood(margins: Array, weights: Array, targets: Array, temperature: float = 1.0) -> float:
+    """Weighted mean of the cross-entropy of sigmoid(margin / temperature) with the targets."""
+    losses = targets * np.logaddexp(0, -margins / temperature) + (1 - targets) * np.logaddexp(0, margins / temperature)
+    return float(np.average(losses, weights=weights))
 
 
-def reliability(margins: Array, weights: Array, temperature: float = 1.0) -> list[dict[str, float | int]]:
+def reliability(
+    margins: Array, weights: Array, targets: Array, temperature: float = 1.0
+) -> list[dict[str, float | int]]:
     """Bins of the probability that the model gives to the response that it prefers, from 0.5 to 1, and how often people
     preferred that one. Empty bins are left out."""
     confidence = expit(np.abs(margins) / temperature)
     places = np.minimum(((confidence - 0.5) * 2 * BINS).astype(int), BINS - 1)
-    right, found = rightness(margins), []
+    right, found = np.where(margins > 0, targets, np.where(margins < 0, 1 - targets, 0.5)), []
     for place in range(BINS):
         chosen = places == place
         if weights[chosen].sum() > 0:
@@ -46,11 +53,11 @@ def expected_calibration_error(bins: list[dict[str, float | int]]) -> float:
     return float(sum(each["share"] * abs(each["confidence"] - each["accuracy"]) for each in bins))
 
 
-def fitted_temperature(margins: Array, weights: Array) -> float:
+def fitted_temperature(margins: Array, weights: Array, targets: Array) -> float:
     """The number to divide scores by that makes the pairs most likely (Guo et al. 2017), from 0.01 to 100."""
     low, high = np.log(TEMPERATURES)
     found = minimize_scalar(
-        lambda log: negative_log_likelihood(margins, weights, float(np.exp(log))),
+        lambda log: negative_log_likelihood(margins, weights, targets, float(np.exp(log))),
         bounds=(low, high),
         method="bounded",
         options={"xatol": 1e-4},
@@ -58,15 +65,16 @@ def fitted_temperature(margins: Array, weights: Array) -> float:
     return float(np.exp(found.x))
 
 
-def calibration(margins: Array, weights: Array) -> dict[str, Any]:
+def calibration(margins: Array, weights: Array, targets: Array) -> dict[str, Any]:
     """All of it, as given and at the fitted temperature, which is fitted on the same pairs."""
-    temperature = fitted_temperature(margins, weights)
-    bins, cooled = reliability(margins, weights), reliability(margins, weights, temperature)
+    temperature = fitted_temperature(margins, weights, targets)
+    bins = reliability(margins, weights, targets)
+    cooled = reliability(margins, weights, targets, temperature)
     return {
         "bins": bins,
         "error": expected_calibration_error(bins),
-        "loss": negative_log_likelihood(margins, weights),
+        "loss": negative_log_likelihood(margins, weights, targets),
         "temperature": temperature,
         "error_at_temperature": expected_calibration_error(cooled),
-        "loss_at_temperature": negative_log_likelihood(margins, weights, temperature),
+        "loss_at_temperature": negative_log_likelihood(margins, weights, targets, temperature),
     }

@@ -65,7 +65,9 @@ def encode_snapshot(folder: Path, encoder: Encoder, max_length: int, *, reads_fa
             sides[group.split].append(encoded)
     train = sides[Split.TRAIN]
     if not train:
-        raise InvalidInput("the snapshot's training side has no ranking with a pair; rank more prompts")
+        lost = ", ".join(f"{name} {number:,}" for name, number in counts.items() if number)
+        why = f" (counted: {lost})" if lost else ""
+        raise InvalidInput(f"the snapshot's training side has no ranking with a pair{why}; rank more prompts")
     mean = sum(group.weight for group in train) / len(train)
     scaled = {side: [replace(group, weight=group.weight / mean) for group in groups] for side, groups in sides.items()}
     return Encoded(scaled[Split.TRAIN], scaled[Split.EVAL], counts)

@@ -21,7 +21,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Judged:
-    """A ranking with a score and a length for each response. Ranks as people gave them, 1 is best."""
+    """A ranking with a score and a length for each response. Ranks as people gave them, 1 is best.
+
+    Of several merged rankings (`data.snapshots.Group`): `probabilities[i * K + j]` says how sure they are that i is
+    better than j, both ways 0 where there is no pair; `preferred[i * K + j]` of them rank i above j.
+    """
 
     ranking_id: str
     prompt_id: str
@@ -31,12 +35,26 @@ class Judged:
     annotator: str = ""
     flags: tuple[tuple[str, ...], ...] = ()
     unplaced: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    preferred: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """(better, worse), as people saw it."""
-        n = range(len(self.ranks))
-        return [(i, j) for i in n for j in n if self.ranks[i] < self.ranks[j]]
+        """(better, worse), as people saw it, or as most of them did."""
+        k = len(self.ranks)
+        if self.probabilities:
+            return [(i, j) for i in range(k) for j in range(k) if self.sureness(i, j) > self.sureness(j, i)]
+        return [(i, j) for i in range(k) for j in range(k) if self.ranks[i] < self.ranks[j]]
+
+    @property
+    def even_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of which as many people say the one as the other."""
+        k = len(self.ranks) if self.probabilities else 0
+        return [(i, j) for i in range(k) for j in range(i) if self.sureness(i, j) == self.sureness(j, i) > 0]
+
+    def sureness(self, better: int, worse: int) -> float:
+        """How sure people are of a pair: 1 where one person said it."""
+        return self.probabilities[better * len(self.ranks) + worse] if self.probabilities else 1.0
 
 
 @dataclass(frozen=True)
@@ -73,10 +91,24 @@ def pair_columns(judged: Sequence[Judged]) -> Pairs:
             rows.append((prompts[ranking.prompt_id], margin, longer, 1 / len(ranking.pairs)))
             named = {name for i in (better, worse) for name in (ranking.flags[i] if ranking.flags else ())}
             distance = levels.index(ranking.ranks[worse]) - levels.index(ranking.ranks[better])
+            annotator = "" if ranking.probabilities else ranking.annotator  # what most say is nobody's own
             facts.append({"ranking": place, "better": better, "worse": worse, "distance": distance,
-                          "k": len(ranking.ranks), "annotator": ranking.annotator, "flags": named})  # fmt: skip
+                          "k": len(ranking.ranks), "annotator": annotator, "flags": named})  # fmt: skip
     table = np.array(rows, dtype=float).reshape(-1, 4)
     return Pairs(table[:, 0].astype(np.int64), table[:, 1], table[:, 2], table[:, 3], facts)
+
+
+def target_columns(judged: Sequence[Judged]) -> tuple[Array, Array, Array]:
+    """Margins, weights and targets of all that people compared: how sure they are that the first of two is better.
+
+    Beside the pairs these are the even ones of merged rankings, with one half as the target. Every ranking weighs 1.
+    """
+    rows: list[tuple[float, float, float]] = []
+    for ranking in judged:
+        both = ranking.pairs + ranking.even_pairs
+        rows += [(ranking.scores[i] - ranking.scores[j], 1 / len(both), ranking.sureness(i, j)) for i, j in both]
+    table = np.array(rows, dtype=float).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2]
 
 
 def share(values: Array, weights: Array, prompts: NDArray[np.int64]) -> dict[str, float | int | None]:
@@ -129,19 +161,27 @@ def per_ranking(judged: Sequence[Judged], figure: Callable[[Judged], float | Non
 
 
 def exact_order(ranking: Judged) -> float:
-    """1 if every pair is in the right order."""
+    """1 if every pair is in the right order, of merged rankings every pair with a majority."""
     return float(all(ranking.scores[i] > ranking.scores[j] for i, j in ranking.pairs))
 
 
 def tau(ranking: Judged) -> float | None:
-    """Kendall's tau-b between ranks and scores; None where all scores are equal, or a rest is in no order."""
-    if len(set(ranking.scores)) == 1 or ranking.unplaced:
+    """Kendall's tau-b between ranks and scores; None where all of either are equal, or a rest is in no order."""
+    if len(set(ranking.scores)) == 1 or len(set(ranking.ranks)) == 1 or ranking.unplaced:
         return None
     return float(kendalltau([-rank for rank in ranking.ranks], ranking.scores, variant="b").statistic)
 
 
 def win_share(ranking: Judged, place: int) -> float:
-    """Share of the other responses that people put below this one; equal ranks count half."""
+    """Share of the other responses that people put below this one; equal ranks count half.
+
+    Of merged rankings the mean of how sure people are that it is better; one half where there is no pair.
+    """
+    if ranking.probabilities:
+        both = [
+            (ranking.sureness(place, i), ranking.sureness(i, place)) for i in range(len(ranking.ranks)) if i != place
+        ]
+        return sum(mine if mine + theirs else 0.5 for mine, theirs in both) / len(both)
     mine, others = ranking.ranks[place], [rank for i, rank in enumerate(ranking.ranks) if i != place]
     return sum((mine < rank) + 0.5 * (mine == rank) for rank in others) / len(others)
 
@@ -178,14 +218,22 @@ def best_of_curve(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 def human_agreement(judged: Sequence[Judged], texts: Sequence[Sequence[Hashable]]) -> dict[str, Any]:
     """How often two people agree on a pair of the same prompt, where both saw a difference: the ceiling.
 
-    texts: what tells the responses of each ranking apart, such as their ids.
+    texts: what tells the responses of each ranking apart, such as their ids. Merged rankings say themselves how many
+    were for either side of a pair.
     """
-    by_prompt: dict[str, list[dict[Any, int]]] = {}
-    for ranking, names in zip(judged, texts, strict=True):
-        by_prompt.setdefault(ranking.prompt_id, []).append(dict(zip(names, ranking.ranks, strict=True)))
+    numbers: dict[str, int] = {}
+    by_prompt: dict[int, list[dict[Any, int]]] = {}
     values: list[float] = []
     prompts: list[int] = []
-    for number, rankings in enumerate(by_prompt.values()):
+    for ranking, names in zip(judged, texts, strict=True):
+        number = numbers.setdefault(ranking.prompt_id, len(numbers))
+        if ranking.probabilities:
+            within = _agreement_within(ranking)
+            values += within
+            prompts += [number] * len(within)
+        else:
+            by_prompt.setdefault(number, []).append(dict(zip(names, ranking.ranks, strict=True)))
+    for number, rankings in by_prompt.items():
         for place, one in enumerate(rankings):
             for other in rankings[place + 1 :]:
                 shared = [each for each in one if each in other]
@@ -196,3 +244,13 @@ def human_agreement(judged: Sequence[Judged], texts: Sequence[Sequence[Hashable]
                             values.append(float((mine < 0) == (theirs < 0)))
                             prompts.append(number)
     return share(np.array(values), np.ones(len(values)), np.array(prompts, dtype=np.int64))
+
+
+def _agreement_within(ranking: Judged) -> list[float]:
+    """Whether two people agree, for each two whose rankings were merged and each pair where both saw a difference."""
+    k, found = len(ranking.ranks), list[float]()
+    for i in range(k if ranking.preferred else 0):
+        for j in range(i):
+            one, other = ranking.preferred[i * k + j], ranking.preferred[j * k + i]
+            found += [1.0] * (math.comb(one, 2) + math.comb(other, 2)) + [0.0] * (one * other)
+    return found

@@ -32,7 +32,7 @@ def judged_groups(encoded: Sequence[EncodedGroup], scores: Sequence[Tensor], gro
     """Rankings as the figures want them; lengths are of the response, in tokens. No scores: all 0."""
     found = []
     for place, each in enumerate(encoded):
-        of = groups[each.ranking_id]
+        of, k = groups[each.ranking_id], len(groups[each.ranking_id].ranks)
         found.append(
             Judged(
                 ranking_id=each.ranking_id,
@@ -43,6 +43,10 @@ def judged_groups(encoded: Sequence[EncodedGroup], scores: Sequence[Tensor], gro
                 annotator=of.annotator,
                 flags=tuple(of.flags[i] for i in each.places) if of.flags else (),
                 unplaced=each.unplaced,
+                probabilities=each.probabilities,
+                preferred=tuple(of.preferred[i * k + j] for i in each.places for j in each.places)
+                if each.probabilities and of.preferred
+                else (),
             )
         )
     return found
@@ -142,7 +146,7 @@ class Reported:
         rows = [known.get(text_key(*text)) for text in self._texts(group)]
         if any(row is None for row in rows):
             return None
-        return Example(group.prompt_id, np.array(rows, dtype=float), tuple(group.ranks))
+        return Example(group.prompt_id, np.array(rows, dtype=float), tuple(group.ranks), group.probabilities)
 
     def _response_id(self, group: EncodedGroup, place: int) -> str:
         return self.groups[group.ranking_id].response_ids[group.places[place]]

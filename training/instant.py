@@ -33,11 +33,15 @@ class Head:
 
 @dataclass(frozen=True)
 class Example:
-    """One ranking on features: `features` (K, d), one row for each response; `ranks` (K), 1 is best."""
+    """One ranking on features: `features` (K, d), one row for each response; `ranks` (K), 1 is best.
+
+    `probabilities`: of several merged rankings, as in `training.figures.Judged`.
+    """
 
     prompt: str
     features: Array
     ranks: tuple[int, ...]
+    probabilities: tuple[float, ...] = ()
 
 
 def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
@@ -70,10 +74,14 @@ def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
 
 
 def _pairs(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """The places of the better and of the worse response of each pair, and the pairs' weights; all (P,)."""
+    """The places of the better and of the worse response of each pair, and the pairs' weights; all (P,).
+
+    Of merged rankings the pairs with a majority, as if everybody had said so.
+    """
     betters, worses, weights, start = [], [], [], 0
     for each in examples:
-        better, worse = np.nonzero(np.less.outer(each.ranks, each.ranks))
+        sure = np.reshape(each.probabilities, (len(each.ranks),) * 2) if each.probabilities else None
+        better, worse = np.nonzero(np.less.outer(each.ranks, each.ranks) if sure is None else sure > sure.T)
         betters.append(better + start)
         worses.append(worse + start)
         weights.append(np.full(len(better), 1 / max(len(better), 1)))

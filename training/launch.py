@@ -5,11 +5,14 @@ A run is a row. Whoever queues it is done; a worker (`training.supervisor`) does
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from data.runs import create_run, get_run, list_runs
 from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
-from training.config import CONFIGS, DEMO_MODEL
+from training.config import CONFIGS, DEMO_MODEL, RewardConfig
 from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
 __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
@@ -31,6 +34,8 @@ _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
 _NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 _POLL_S = 0.5
+_COUNTING_S = 900.0  # the demo model may have to be fetched first
+_one_at_a_time = threading.Lock()  # each child that counts needs half a gigabyte
 
 
 def queue_run(
@@ -60,20 +65,61 @@ def queue_run(
         if project_id is not None:
             get_project(tx, project_id)
         reward_run = _reward_run(tx, kind, reward_run_id)
-        values = to_dict(config)
-        if values.get("model") == "":
-            values["model"] = _model_to_start_from(tx, project_id, reward_run)
-        _settle_models(tx, values)
         return create_run(
             tx,
             kind,
-            to_dict(from_dict(CONFIGS[kind], values)),
+            _settled(tx, kind, config, project_id, reward_run),
             project_id=project_id,
             snapshot_id=snapshot_id,
             reward_run_id=reward_run.id if reward_run else None,
             nonce=nonce,
             created_by=created_by,
         )
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a reward run would learn from. `counts`: rankings of both sides, and what is cut or left out, by reason.
+
+    `config`: as the run would be asked. `max_length`: what of it the model reads.
+    """
+
+    config: dict[str, Any]
+    counts: dict[str, int]
+    max_length: int
+    base_model: dict[str, str]
+
+
+def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_id: str) -> Counted:
+    """Encode a snapshot as a reward run with this configuration would, in a child process, and count what is lost.
+
+    The numbers are those that the run itself will store as its event `data`.
+    Raises InvalidInput for what the run could not be trained on, WorkFailed if the child can't count.
+    """
+    with store.read() as tx:
+        values = _settled(tx, RunKind.REWARD, config, get_snapshot(tx, snapshot_id).project_id, None)
+    asked = json.dumps({"config": values, "snapshot_id": snapshot_id})
+    command = [sys.executable, "-P", "-m", "training.reward_data"]
+    environment = _child_environment(home) | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    try:
+        with _one_at_a_time:
+            done = subprocess.run(
+                command, input=asked, env=environment, capture_output=True, text=True, timeout=_COUNTING_S, check=False
+            )
+    except subprocess.TimeoutExpired as error:
+        raise WorkFailed(
+            f"counting took longer than {_COUNTING_S:.0f} s and was stopped; the run counts too"
+        ) from error
+    except OSError as error:
+        raise WorkFailed(f"the process that counts can't be started ({error.strerror}); the run counts too") from error
+    if done.returncode:
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+        words = f"the process that counts ended with status {done.returncode}: {last.strip()[:300]}"
+        raise WorkFailed(f"{words}; the run can be started all the same, and counts too")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "problem" in answer:
+        raise InvalidInput(answer["problem"])
+    return Counted(values, answer["counts"], answer["max_length"], answer["base_model"])
 
 
 def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:
@@ -123,15 +169,26 @@ def start_worker(home: Home, store_url: str, *, once: bool = False, quiet: bool 
     `-P` keeps an `app` folder in the working directory from being taken for ours.
     """
     command = [sys.executable, "-P", "-m", "app", "worker", *(["--once"] if once else [])]
-    environment = os.environ | {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
-    environment[STARTER_VARIABLE] = str(os.getpid())
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])  # an empty part means "here"
-    )
+    environment = _child_environment(home) | {STORE_VARIABLE: store_url, STARTER_VARIABLE: str(os.getpid())}
     output = subprocess.DEVNULL if quiet else None
     return subprocess.Popen(
         command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
     )
+
+
+def _child_environment(home: Home) -> dict[str, str]:
+    path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    known = {HOME_VARIABLE: str(home.root), "PYTHONPATH": os.pathsep.join(filter(None, path))}  # empty means "here"
+    return os.environ | known
+
+
+def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_run: Run | None) -> dict[str, Any]:
+    """A run's configuration as it is stored: with the model filled in, and written so that it is found anywhere."""
+    values = to_dict(config)
+    if values.get("model") == "":
+        values["model"] = _model_to_start_from(tx, project_id, reward_run)
+    _settle_models(tx, values)
+    return to_dict(from_dict(CONFIGS[kind], values))
 
 
 def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:

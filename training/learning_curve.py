@@ -63,7 +63,10 @@ def _at(train: Sequence[Example], held_out: Sequence[Example], share: float) -> 
 
 
 def _accuracy(example: Example, scores: Array) -> float:
-    judged = Judged("", example.prompt, example.ranks, tuple(scores.tolist()), (0,) * len(example.ranks))
+    lengths = (0,) * len(example.ranks)
+    judged = Judged(
+        "", example.prompt, example.ranks, tuple(scores.tolist()), lengths, probabilities=example.probabilities
+    )
     return float(pair_columns([judged]).right.mean())
 
 

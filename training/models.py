@@ -20,7 +20,7 @@ from data.paths import Home
 from training.config import DEMO_MODEL, MachineConfig
 from training.demo_model import ensure_demo_model
 from training.encoding import Encoder
-from training.reporter import Reporter
+from training.reporter import Recorder
 
 MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
 UNKNOWN = "unknown"  # a revision that the hub did not tell
@@ -79,7 +79,7 @@ def versions(machine: Machine) -> dict[str, Any]:
     return packages | {"device": name, "bf16": machine.is_bf16, "threads": torch.get_num_threads()}
 
 
-def find_model(name: str, home: Home, reporter: Reporter) -> ModelSource:
+def find_model(name: str, home: Home, reporter: Recorder) -> ModelSource:
     """Turn what a person wrote ('demo', run:ID, a folder, a hub id) into a place to load from, and note its revision.
 
     Raises InvalidInput for a folder or a run without a model.
@@ -89,7 +89,7 @@ def find_model(name: str, home: Home, reporter: Reporter) -> ModelSource:
     return source
 
 
-def _locate(name: str, home: Home, reporter: Reporter) -> ModelSource:
+def _locate(name: str, home: Home, reporter: Recorder) -> ModelSource:
     if name == DEMO_MODEL:
         folder = ensure_demo_model(home, lambda words: reporter.event("demo_model", message=words))
     elif name.startswith("run:"):
@@ -134,7 +134,7 @@ def longest_prompt(config: Any, context: int) -> int:
     return int(min(config.max_prompt_tokens, context - config.max_new_tokens))
 
 
-def fitting_length(wanted: int, source: ModelSource, reporter: Reporter) -> int:
+def fitting_length(wanted: int, source: ModelSource, reporter: Recorder) -> int:
     """The wanted length of training texts, or what the model reads if that is less, which is then recorded."""
     context = context_of(source)
     if wanted > context:

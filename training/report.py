@@ -26,6 +26,7 @@ from training.figures import (
     per_ranking,
     rightness,
     share,
+    target_columns,
     tau,
 )
 
@@ -50,7 +51,7 @@ def figures(judged: Sequence[Judged], train: Sequence[Judged], names: Sequence[S
         "by_k": by(pairs, lambda facts: [facts["k"]]),
         "by_annotator": by(pairs, lambda facts: [facts["annotator"]] if facts["annotator"] else []),
         "by_flag": by(pairs, lambda facts: facts["flags"]),
-        "calibration": calibration(pairs.margin, pairs.weight),
+        "calibration": calibration(*target_columns(judged)),
         "length": length_figures(judged, pairs, longer_wins(train)),
         "scores": score_distribution(judged),
         "best_of": best_of_curve(judged),

@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from data.errors import WorkFailed
 from data.metrics import report_step, rewind
@@ -32,6 +32,14 @@ class NotFinite(WorkFailed):
 
 class Cancelled(WorkFailed):
     """Somebody asked the run to stop, and it has reached a safe place."""
+
+
+class Recorder(Protocol):
+    """What looking for a model needs of a reporter: a note of what was found, and of what was chosen."""
+
+    models: dict[str, str]
+
+    def event(self, kind: str, **detail: Any) -> None: ...
 
 
 class Reporter:

@@ -8,7 +8,6 @@ prompt once where the model allows it. After training the scores are shifted so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -17,9 +16,8 @@ from datasets import Dataset
 from peft import TaskType
 from trl import RewardConfig as TRLRewardConfig
 
-from data.errors import InvalidInput
 from training.config import RewardConfig, peak_learning_rate
-from training.dataset import Encoded, EncodedGroup, encode_snapshot
+from training.dataset import Encoded, EncodedGroup
 from training.encoding import PADDING, Encoder
 from training.held_out import Reported
 from training.hf import EveryStep, common_arguments, warmup_steps, with_adapter
@@ -29,16 +27,13 @@ from training.models import (
     MODEL_FOLDER,
     Machine,
     ModelSource,
-    find_model,
-    fitting_length,
-    is_classifier,
     load_classifier,
-    load_encoder,
     set_up_machine,
     versions,
 )
 from training.ranking_trainer import METRIC_NAMES, RankingTrainer, as_batch
 from training.reporter import Reporter
+from training.reward_data import read_data
 from training.save_reward import save_reward_model
 from training.scorer import score_groups
 from training.shared_prompts import check_shared_prompts
@@ -60,14 +55,10 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     """Train on the run's snapshot, evaluate on its held-out side, save the model with its zero."""
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
-    source = find_model(config.model, reporter.home, reporter)
-    if not config.train:
-        config = _as_it_is(config, source)
-    encoder = load_encoder(source)
     folder = reporter.home.snapshot_folder(reporter.run.snapshot_id or "")
-    config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
-    encoded = encode_snapshot(folder, encoder, config.max_length, reads_facts=config.facts)
-    reporter.event("data", train=len(encoded.train), held_out=len(encoded.held_out), **dict(encoded.counts))
+    data = read_data(config, folder, reporter.home, reporter)
+    config, source, encoder, encoded = data.config, data.source, data.encoder, data.encoded
+    reporter.event("data", **data.counts)
     trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
 
     _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
@@ -107,13 +98,6 @@ def _evaluate_on_the_way(
     if not reporter.checkpoint_folders():
         _report_evaluation(trainer, held_out, 0)
     trainer.add_callback(EveryStep(evaluate))
-
-
-def _as_it_is(config: RewardConfig, source: ModelSource) -> RewardConfig:
-    """The configuration of a run that trains nothing. Raises InvalidInput for a model without a head."""
-    if not is_classifier(source):
-        raise InvalidInput(f"model {source.name!r} is no reward model, and train = false trains none; name one")
-    return replace(config, adapter="full", heads=1, layers=0)
 
 
 def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> Evaluation:

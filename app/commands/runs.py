@@ -18,12 +18,14 @@ from app.commands.common import (
     add_group,
     add_word,
     as_document,
+    counted,
     existing_file,
     named,
     table,
 )
 from app.commands.fields import add_set, field_lines
 from app.commands.waiting import WAIT_HELP, look_at, wait
+from app.progress import ProgressLine
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
 from data.ids import new_id
@@ -33,7 +35,7 @@ from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
 from labeling.handover import hand_over
 from labeling.imports import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, DEMO_MODEL, TrainConfig
-from training.launch import queue_run
+from training.launch import count_reward_data, queue_run
 
 SCORES = "scores.jsonl"
 _TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
@@ -88,7 +90,7 @@ def _add_train(words: Any) -> None:
     for kind in _TRAINED:
         page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
         parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
-        parser.set_defaults(kind=kind, reward_run=None, prompts=None)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None, dry_run=False)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
         if kind is RunKind.PPO:
             parser.add_argument(
@@ -97,6 +99,8 @@ def _add_train(words: Any) -> None:
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
+        if kind is RunKind.REWARD:
+            parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
         add_set(parser, "the run, listed below")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
@@ -130,6 +134,8 @@ def features(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
+    if arguments.dry_run:
+        return _dry_run(config, arguments.snapshot, context)
     with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
         if file is not None:
             config = replace(config, prompts_file=file)
@@ -138,6 +144,17 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
         )
     outcome = _queued(context, run, arguments.wait)
     return replace(outcome, document=outcome.document | report)
+
+
+def _dry_run(config: Any, snapshot_id: str, context: Context) -> Outcome:
+    with ProgressLine("counting") as progress:
+        progress.update(0, None, "steps", "encoding the snapshot")
+        found = count_reward_data(context.store, context.home, config, snapshot_id)
+    model = f"{found.base_model['name']} ({found.base_model['revision']})"
+    lines = [f"a reward run on snapshot {snapshot_id} with {model}, max_length {found.max_length}, would have:"]
+    return Outcome(
+        {"dry_run": True, "snapshot_id": snapshot_id, **as_document(found)}, [*lines, *counted(found.counts)]
+    )
 
 
 def score(arguments: argparse.Namespace, context: Context) -> Outcome:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.config_form import config_form
+from app.widgets.data_counts import count_now, show_counts
 from app.widgets.instant_panel import instant_panel
 from app.widgets.models import model_suggestions, reward_run_labels, snapshot_label
 from app.widgets.page import (
@@ -116,11 +117,19 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
         models = {"": _model_words(kind)} | model_suggestions(tx, project.id)
     with st.form(form):
         values = config_form(CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models})
-        is_sent = st.form_submit_button(
-            "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
-        )
+        with st.container(horizontal=True):
+            is_sent = st.form_submit_button(
+                "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
+            )
+            wants_counts = kind is RunKind.REWARD and st.form_submit_button(
+                "Count what is cut or left out", icon=":material/content_cut:", key=f"{KEY}.count"
+            )
     if is_sent:
         _start(kind, values, sources, key, person_id)
+    if kind is RunKind.REWARD:
+        if wants_counts:
+            count_now(f"{KEY}.counted.{project.id}", values, sources["snapshot_id"])
+        show_counts(f"{KEY}.counted.{project.id}", sources["snapshot_id"])
 
 
 def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str) -> None:

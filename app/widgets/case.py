@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.widgets.words import order_words, prompt_text
+from app.widgets.words import order_words, prompt_text, said_of
 from data.records import Ranking, RankingStatus, Task
 from labeling.adjudication import Case
 
@@ -64,10 +64,6 @@ def _detail_lines(answer: Ranking) -> list[str]:
     """What was said beside the ranks, a line for each response, and how strong the preference is."""
     detail, lines = answer.detail, []
     for place in range(len(answer.display_order)):
-        said = list(detail.flags[place]) if detail.flags else []
-        if detail.acceptable and detail.acceptable[place] is not None:
-            said.insert(0, "acceptable" if detail.acceptable[place] else "not acceptable")
-        if detail.quality and detail.quality[place] is not None:
-            said.append(f"quality {detail.quality[place]} of 7")
-        lines += [f"{chr(65 + place)}: {', '.join(said)}"] if said else []
+        said = said_of(detail, place)
+        lines += [f"{chr(65 + place)}: {said}"] if said else []
     return [*lines, f"strength {detail.strength} of 4"] if detail.strength else lines

@@ -47,7 +47,7 @@ def show_report(run: Run) -> None:
         _scores(report["model"])
         _learning(report.get("learning_curve"))
     _parts(report["model"])
-    _worst(report["worst"])
+    _worst(report["worst"], run.id)
 
 
 def _verdicts(report: dict[str, Any]) -> None:
@@ -175,8 +175,8 @@ def _part(name: str, row: dict[str, Any]) -> dict[str, Any]:
             "prompts": row["prompts"]}  # fmt: skip
 
 
-def _worst(rows: list[dict[str, Any]]) -> None:
-    """The worst disagreements as a table, and one of them in full with a way to its prompt."""
+def _worst(rows: list[dict[str, Any]], run_id: str) -> None:
+    """The worst disagreements as a table, and one of them in full with the way to its ranking and its prompt."""
     st.header("Worst disagreements", anchor=False)
     if not rows:
         st.caption("The model puts no held-out pair the wrong way round.")
@@ -200,10 +200,10 @@ def _worst(rows: list[dict[str, Any]]) -> None:
         alt="Pairs that the model gets most wrong",
     )
     chosen = [*event["selection"]["rows"], *(row for row, _ in event["selection"]["cells"])]
-    _one_worst(rows[chosen[0] if chosen and chosen[0] < len(rows) else 0])
+    _one_worst(rows[chosen[0] if chosen and chosen[0] < len(rows) else 0], run_id)
 
 
-def _one_worst(row: dict[str, Any]) -> None:
+def _one_worst(row: dict[str, Any], run_id: str) -> None:
     with st.container(border=True):
         st.caption("Prompt")
         st.text(row["prompt"])
@@ -213,8 +213,11 @@ def _one_worst(row: dict[str, Any]) -> None:
         right.caption("The model preferred")
         right.text(row["worse"])
         st.text(f"Ranking {row['ranking_id']} by annotator {row['annotator'] or 'unknown'}")
-        if st.button("Open its prompt", icon=":material/open_in_new:", type="tertiary", key=f"{KEY}.to_prompt"):
-            go_to("prompts", prompt=row["prompt_id"])
+        with st.container(horizontal=True):
+            if st.button("Open the ranking", icon=":material/swap_vert:", type="tertiary", key=f"{KEY}.to_ranking"):
+                go_to("ranking", id=row["ranking_id"], run=run_id)
+            if st.button("Open its prompt", icon=":material/open_in_new:", type="tertiary", key=f"{KEY}.to_prompt"):
+                go_to("prompts", prompt=row["prompt_id"])
 
 
 def _cell(value: str | float) -> str | float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from data.records import Messages, Run, RunKind
+from data.records import Detail, Messages, Run, RunKind
 
 KIND_WORDS = {
     RunKind.SAMPLE: "Sampling",
@@ -98,6 +98,16 @@ def order_words(ranks: Sequence[int], unplaced: Sequence[int] = ()) -> str:
     if unplaced:
         parts[-1] = f"the rest ({', '.join(letters[max(ranks)])})"
     return " > ".join(parts)
+
+
+def said_of(detail: Detail, place: int) -> str:
+    """What was said of one response beside its rank: `not acceptable, Rude, quality 2 of 7`."""
+    said = list(detail.flags[place]) if detail.flags else []
+    if detail.acceptable and detail.acceptable[place] is not None:
+        said.insert(0, "acceptable" if detail.acceptable[place] else "not acceptable")
+    if detail.quality and detail.quality[place] is not None:
+        said.append(f"quality {detail.quality[place]} of 7")
+    return ", ".join(said)
 
 
 def first_line(messages: Messages, length: int = 300) -> str:

@@ -14,13 +14,14 @@ from typing import Any
 import factories
 import pytest
 from cli_runner import Cli, start
+from tiny import save_tiny_model
 
 from app.commands import waiting
 from data.fields import describe
 from data.metrics import report_step
 from data.paths import Home
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot
-from data.runs import claim_run, finish_run, get_run
+from data.runs import claim_run, finish_run, get_run, list_runs
 from data.store import Store
 from training.config import CONFIGS
 from training.launch import queue_run
@@ -109,6 +110,24 @@ def test_models_are_written_so_that_a_worker_anywhere_finds_them(
     end(sqlite_store, claimed, RunStatus.SUCCEEDED)
     made = cli.make("sample", "--project", "Trial", "--model", f"run:{tuned['id'][-6:]}")
     assert made["config"]["model"] == f"run:{tuned['id']}"
+
+
+def test_a_dry_run_prints_what_the_run_would_lose_and_stops(
+    cli: Cli, sqlite_store: Store, snapshot: Snapshot, tmp_path: Path
+) -> None:
+    """Six prompts of three responses `response 0 to question 0`, which are 24 bytes long."""
+    model = save_tiny_model(tmp_path / "tiny")
+    words = ("train", "reward", "--snapshot", snapshot.id, "--dry-run", "--set", f"model={model}", "max_length=30")
+    found = cli.make(*words)
+    assert found["counts"]["prompts_cut"] == found["counts"]["train"] + found["counts"]["held_out"] == 6
+    assert found["counts"]["responses_cut"] == 0
+    assert (found["dry_run"], found["max_length"], found["config"]["model"]) == (True, 30, str(model))
+    said = cli(*words)
+    assert said.status == 0
+    assert "  prompts cut: 6" in said.out.splitlines()
+    assert "training side has no ranking with a pair (counted:" in cli.refuse(*words[:-1], "max_length=10")
+    with sqlite_store.read() as tx:
+        assert not list_runs(tx)
 
 
 @pytest.mark.parametrize("kind", ["reward", "sft", "dpo"])

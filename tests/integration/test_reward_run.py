@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,14 @@ from safetensors.torch import load_file
 from tiny import tiny_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from data.records import FailureKind, Run, RunKind, RunStatus, Split
+from data.errors import InvalidInput, NotFound, WorkFailed
+from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot, Split
+from data.runs import list_runs
 from data.schema import run as run_table
 from data.snapshots import Group, read_groups
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from training.config import RewardConfig
+from training.launch import count_reward_data
 from training.models import Machine
 from training.scorer import Scorer
 
@@ -47,8 +52,9 @@ def queued(rig: Rig, **changes: Any) -> Run:
     return rig.queue(RunKind.REWARD, **words)
 
 
-def groups_of(rig: Rig, split: Split) -> list[Group]:
-    return [each for each in read_groups(rig.home.snapshot_folder(rig.small_snapshot.id)) if each.split is split]
+def groups_of(rig: Rig, split: Split, snapshot: Snapshot | None = None) -> list[Group]:
+    folder = rig.home.snapshot_folder((snapshot or rig.small_snapshot).id)
+    return [each for each in read_groups(folder) if each.split is split]
 
 
 def test_the_run_says_what_it_works_with_and_what_it_did(finished: Run, rig: Rig) -> None:
@@ -244,6 +250,46 @@ def test_what_is_cut_and_left_out_is_counted(rig: Rig) -> None:
     assert rig.events(rig.here(queued(rig)), "max_length_lowered")[0].detail == {"asked": 1024, "model_reads": 512}
 
 
+def test_a_dry_run_counts_what_the_run_will(rig: Rig) -> None:
+    """In a child process and before any run is there: to the last number what the run then stores."""
+    project, person = make.make_project(rig.store), make.make_person(rig.store)
+    for number in range(6):
+        texts = [f"{'a' * 30}{number}", f"{'a' * 30}{number + 1}", "zz", "b" * 40]
+        task = make.make_task(rig.store, project, *texts, prompt=f"{number}" * (30 if number % 2 else 2))
+        make.make_ranking(rig.store, task, person, [4, 3, 1, 2])
+    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.3))
+    words = {"max_length": 24, "epochs": 1, "facts": True, "model": rig.model()}
+    config = RewardConfig(**words)
+    counted = count_reward_data(rig.store, rig.home, config, snapshot.id)
+    with rig.store.read() as tx:
+        assert not [each for each in list_runs(tx) if each.snapshot_id == snapshot.id]
+    run = rig.here(queued(rig, snapshot=snapshot, **words))
+    (data,) = rig.events(run, "data")
+    assert counted.counts == data.detail
+    assert counted.counts == {
+        "train": snapshot.counts["prompts_train"], "held_out": snapshot.counts["prompts_eval"], "prompts_refused": 0,
+        "prompts_cut": 6, "responses_cut": 18, "responses_same_when_cut": 6, "groups_without_pair": 0,
+        "prompts_with_facts": 0,
+    }  # fmt: skip
+    assert (counted.max_length, counted.base_model["revision"]) == (24, run.result["base_revision"])
+    whole = count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), snapshot.id)
+    assert (whole.max_length, whole.config["max_length"], sum(whole.counts.values())) == (512, 1024, 6)
+
+
+def test_what_can_not_be_counted_says_why(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RewardConfig(model=rig.model(), train=False)
+    with pytest.raises(InvalidInput, match="is no reward model, and train = false trains none"):
+        count_reward_data(rig.store, rig.home, config, rig.small_snapshot.id)
+    with pytest.raises(NotFound, match="no snapshot 'nothing'"):
+        count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), "nothing")
+    monkeypatch.setattr("training.launch.sys.executable", "/bin/false")
+    with pytest.raises(WorkFailed, match="ended with status 1: it said nothing; the run can be started all the same"):
+        count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), rig.small_snapshot.id)
+    monkeypatch.setattr("training.launch.sys.executable", "/no/such/python")
+    with pytest.raises(WorkFailed, match="can't be started"):
+        count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), rig.small_snapshot.id)
+
+
 def test_the_length_baseline_sees_the_response_also_where_the_prompt_was_cut(rig: Rig) -> None:
     project, person = make.make_project(rig.store), make.make_person(rig.store)
     for number in range(8):  # the longer the better, after prompts that are far too long
@@ -343,3 +389,12 @@ def test_soft_pairs_are_learnt_as_sure_as_they_are(rig: Rig) -> None:
     assert rig.curve(run, "reward/pair_accuracy") == pytest.approx([means[Split.TRAIN][1]], abs=1e-4)
     held_out = (run.result["held_out"]["loss"], run.result["held_out"]["pair_accuracy"])
     assert held_out == pytest.approx(means[Split.EVAL], abs=1e-4)
+    model = json.loads((rig.folder(run) / "report.json").read_text(encoding="utf-8"))["model"]
+    assert model["calibration"]["loss"] == pytest.approx(means[Split.EVAL][0], abs=1e-4)
+    assert model["pair_accuracy"]["value"] == pytest.approx(means[Split.EVAL][1], abs=1e-4)
+    assert model["by_annotator"] == []
+    n_turned = sum(int(group.messages[-1]["content"].split()[1]) % 2 for group in groups_of(rig, Split.EVAL, snapshot))
+    n_whole = snapshot.counts["prompts_eval"] - n_turned
+    # Whole: all three agree on two pairs, both of two on the third. Turned: one of three on two, none on the third.
+    assert model["human_agreement"]["n"] == 7 * (n_whole + n_turned)
+    assert model["human_agreement"]["value"] == pytest.approx((7 * n_whole + 2 * n_turned) / (7 * (n_whole + n_turned)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from factories import make_person, make_project, make_snapshot
 from run_makers import ended
+from tiny import save_tiny_model
 
 from data.fields import describe
 from data.paths import Home
 from data.records import Role, RunKind, RunStatus
 from data.runs import list_runs
+from data.schema import response
 from data.store import Store
 from training.config import CONFIGS
 
@@ -77,6 +82,40 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
         assert (run.config["kl_target"], run.config["value_clip_range"]) == (6.0, None)
     assert app.query_params["run"] == run.id, "the run's own page is open"
     assert any(run.id[-6:] in title.value for title in app.title)
+
+
+def test_what_is_cut_is_counted_before_the_start(
+    sqlite_store: Store, home: Home, open_app: Any, tmp_path: Path
+) -> None:
+    snapshot = make_snapshot(sqlite_store, home)  # 6 prompts of 3 responses, of 24 bytes each
+    model = str(save_tiny_model(tmp_path / "tiny"))
+    with sqlite_store.begin() as tx:
+        tx.execute(sa.update(response).values(model=model))  # the one that was sampled
+    app = _page(sqlite_store, open_app, RunKind.REWARD)
+    app.default_timeout = 120
+    key = f"train.reward.{snapshot.project_id}"
+    app.get_by_key(f"{key}.max_length").set_value(20)
+    app.get_by_key("train.count").click().run()
+    assert not app.exception
+    (table,) = (each.value for each in app.dataframe if "what" in each.value)
+    found = dict(zip(table["what"], table["count"], strict=True))
+    n_train, n_held_out = snapshot.counts["prompts_train"], snapshot.counts["prompts_eval"]
+    assert (found["rankings to learn from"], found["rankings held out"]) == (n_train, n_held_out)
+    assert found["responses that are cut, on their right"] == 18
+    assert any(f"With {model} and at most 20 tokens, some of it is cut" in each.value for each in app.text)
+    with sqlite_store.read() as tx:
+        assert not list_runs(tx), "counting starts nothing"
+    shutil.rmtree(model)
+    app.get_by_key("train.count").click().run()
+    assert "there is no such folder" in app.error[0].value
+    assert not [each for each in app.dataframe if "what" in each.value], "what was counted before is gone"
+
+
+def test_only_a_reward_run_is_counted(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    make_snapshot(sqlite_store, home)
+    app = _page(sqlite_store, open_app, RunKind.SFT)
+    with pytest.raises(KeyError):
+        app.get_by_key("train.count")
 
 
 def test_two_clicks_start_one_run(sqlite_store: Store, home: Home, open_app: Any) -> None:

@@ -18,7 +18,7 @@ from training.calibration import (
 
 def test_bins_are_of_the_preferred_response() -> None:
     """Margins 2, -2 (wrong) and 0.1: confidences 0.8808, 0.8808, 0.5250."""
-    bins = reliability(np.array([2.0, -2.0, 0.1]), np.array([1.0, 1.0, 2.0]))
+    bins = reliability(np.array([2.0, -2.0, 0.1]), np.array([1.0, 1.0, 2.0]), np.ones(3))
     assert [(each["from"], each["n"]) for each in bins] == [(0.5, 1), (0.85, 2)]
     assert [each["accuracy"] for each in bins] == [1.0, 0.5]
     assert [each["confidence"] for each in bins] == pytest.approx([0.5249791875, 0.8807970780])
@@ -28,23 +28,25 @@ def test_bins_are_of_the_preferred_response() -> None:
 
 
 def test_certainty_and_equal_scores_have_their_bins() -> None:
-    bins = reliability(np.array([50.0, 0.0]), np.ones(2))
+    bins = reliability(np.array([50.0, 0.0]), np.ones(2), np.ones(2))
     assert [(each["from"], each["accuracy"]) for each in bins] == [(0.5, 0.5), (0.95, 1.0)]
 
 
 def test_the_loss_is_that_of_pairs() -> None:
-    assert negative_log_likelihood(np.array([1.0, 2.0]), np.array([1.0, 1.0])) == pytest.approx(
+    assert negative_log_likelihood(np.array([1.0, 2.0]), np.array([1.0, 1.0]), np.ones(2)) == pytest.approx(
         (math.log1p(math.exp(-1)) + math.log1p(math.exp(-2))) / 2
     )
-    assert negative_log_likelihood(np.array([1.0]), np.ones(1), 2.0) == pytest.approx(math.log1p(math.exp(-0.5)))
+    assert negative_log_likelihood(np.array([1.0]), np.ones(1), np.ones(1), 2.0) == pytest.approx(
+        math.log1p(math.exp(-0.5))
+    )
 
 
 def test_a_temperature_makes_the_share_of_right_pairs_come_true() -> None:
     """Three of four right, all margins 4: the best temperature gives them 0.75, so T = 4 / log 3."""
     margins = np.array([4.0, 4.0, 4.0, -4.0])
-    temperature = fitted_temperature(margins, np.ones(4))
+    temperature = fitted_temperature(margins, np.ones(4), np.ones(4))
     assert temperature == pytest.approx(4 / math.log(3), rel=1e-3)
-    found = calibration(margins, np.ones(4))
+    found = calibration(margins, np.ones(4), np.ones(4))
     assert found["error"] == pytest.approx(1 / (1 + math.exp(-4)) - 0.75)
     assert found["error_at_temperature"] == pytest.approx(0, abs=1e-3)
     assert found["loss_at_temperature"] < found["loss"]
@@ -54,14 +56,37 @@ def test_margins_that_tell_the_truth_are_left_as_they_are() -> None:
     rng = np.random.default_rng(0)
     size = np.abs(rng.normal(0, 1.5, 20_000))
     margins = np.where(rng.random(20_000) < 1 / (1 + np.exp(-size)), size, -size)
-    found = calibration(margins, np.ones(20_000))
+    found = calibration(margins, np.ones(20_000), np.ones(20_000))
     assert found["temperature"] == pytest.approx(1, abs=0.05)
     assert found["error"] < 0.01
-    doubled = calibration(2 * margins, np.ones(20_000))
+    doubled = calibration(2 * margins, np.ones(20_000), np.ones(20_000))
     assert doubled["temperature"] == pytest.approx(2, abs=0.1)
     assert doubled["error"] > 0.05
 
 
 def test_a_temperature_stays_in_its_limits_where_all_is_right_or_wrong() -> None:
     for margins in (np.ones(3), -np.ones(3)):
-        assert 0.01 <= fitted_temperature(margins, np.ones(3)) <= 100
+        assert 0.01 <= fitted_temperature(margins, np.ones(3), np.ones(3)) <= 100
+
+
+def test_what_people_are_less_than_sure_of_is_the_target() -> None:
+    """Margins 2, -2, 0 with targets 0.75, 0.75, 0.5: where the model prefers the first, 0.75 people did, else 0.25."""
+    margins, targets = np.array([2.0, -2.0, 0.0]), np.array([0.75, 0.75, 0.5])
+    low, high = reliability(margins, np.ones(3), targets)
+    assert (low["accuracy"], low["confidence"]) == (0.5, 0.5)
+    assert high["accuracy"] == pytest.approx((0.75 + 0.25) / 2)
+    losses = [
+        0.75 * math.log1p(math.exp(-2)) + 0.25 * math.log1p(math.exp(2)),
+        0.75 * math.log1p(math.exp(2)) + 0.25 * math.log1p(math.exp(-2)),
+        math.log(2),
+    ]
+    assert negative_log_likelihood(margins, np.ones(3), targets) == pytest.approx(sum(losses) / 3)
+
+
+def test_a_model_as_sure_as_people_are_is_calibrated() -> None:
+    """sigmoid(log 3) = 0.75. With every score twice as far apart the fitted temperature is 2."""
+    margins, targets = np.array([math.log(3), -math.log(3)]), np.array([0.75, 0.25])
+    found = calibration(margins, np.ones(2), targets)
+    assert found["error"] == pytest.approx(0, abs=1e-12)
+    assert found["temperature"] == pytest.approx(1, rel=1e-3)
+    assert fitted_temperature(2 * margins, np.ones(2), targets) == pytest.approx(2, rel=1e-3)

@@ -81,7 +81,7 @@ def test_prompts_that_the_template_refuses_are_counted(
     snapshot = frozen(sqlite_store, home, project)
     assert encoded(home, snapshot).counts["prompts_refused"] == 0
     refusing = STRICT_TEMPLATE.replace("== 'system'", "== 'user'")
-    with pytest.raises(InvalidInput, match="no ranking with a pair"):
+    with pytest.raises(InvalidInput, match=r"no ranking with a pair \(counted: prompts_refused 1\); rank"):
         encoded(home, snapshot, encoder=Encoder(tiny_tokenizer(template=refusing)))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -20,6 +22,7 @@ from training.figures import (
     pair_accuracy,
     pair_columns,
     per_ranking,
+    target_columns,
     tau,
     win_share,
 )
@@ -198,3 +201,57 @@ def test_a_report_is_whole_for_small_and_odd_rankings() -> None:
     flat = figures([judged((1, 2), (0.0, 0.0))], [], [["a", "b"]])
     assert flat["pair_accuracy"]["value"] == 0.5 and flat["tau"]["value"] is None
     assert flat["length"]["correlation"] is None
+
+
+# Three people on three responses: a over b 2 of 3, a over c all, b and c even with one who sees no difference.
+SOFT = judged(
+    (1, 2, 2), (1.0, 2.0, 0.0), "soft", annotator="x,y,z",
+    probabilities=(0, 2 / 3, 1, 1 / 3, 0, 0.5, 0, 0.5, 0), preferred=(0, 2, 3, 1, 0, 1, 0, 1, 0),
+)  # fmt: skip
+
+
+def test_merged_rankings_have_the_pairs_of_their_majorities() -> None:
+    assert (SOFT.pairs, SOFT.even_pairs) == ([(0, 1), (0, 2)], [(2, 1)])
+    pairs = pair_columns([SOFT, THREE])
+    assert pair_accuracy(pairs)["value"] == pytest.approx((1 / 2 + 0) / 2)  # a over b is wrong, a over c is right
+    assert (exact_order(SOFT), exact_order(replace(SOFT, scores=(3.0, 1.0, 2.0)))) == (0, 1)
+    assert [row["of"] for row in by(pairs, lambda facts: [facts["annotator"]])] == ["", "a"]
+    assert [row["of"] for row in figures([SOFT, THREE], [], [list("abc"), list("ab")])["by_annotator"]] == ["a"]
+
+
+def test_merged_rankings_are_calibrated_against_how_sure_people_are() -> None:
+    """Margins: a - b = -1 with 2/3, a - c = 1 with 1, c - b = -2 with 1/2; beside them a pair of one person."""
+    margins, weights, targets = target_columns([SOFT, THREE])
+    assert margins.tolist() == [-1, 1, -2, -1]
+    assert weights.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 1])
+    assert targets.tolist() == pytest.approx([2 / 3, 1, 1 / 2, 1])
+    a_b = 2 / 3 * math.log1p(math.exp(1)) + 1 / 3 * math.log1p(math.exp(-1))
+    c_b = (math.log1p(math.exp(2)) + math.log1p(math.exp(-2))) / 2
+    wanted = ((a_b + math.log1p(math.exp(-1)) + c_b) / 3 + math.log1p(math.exp(1))) / 2
+    found = figures([SOFT, THREE], [], [list("abc"), list("ab")])["calibration"]
+    assert found["loss"] == pytest.approx(wanted)
+    # Confidences 0.7311 (a over c right, b over a by a third; the other person's pair wrong) and 0.8808 (even).
+    assert [(each["from"], each["n"]) for each in found["bins"]] == [(0.7, 3), (0.85, 1)]
+    assert [each["accuracy"] for each in found["bins"]] == pytest.approx([(1 / 3 * 1 / 3 + 1 / 3) / (5 / 3), 0.5])
+
+
+def test_a_merged_response_beats_the_share_of_people_who_prefer_it() -> None:
+    assert [win_share(SOFT, place) for place in range(3)] == pytest.approx([5 / 6, (1 / 3 + 1 / 2) / 2, 1 / 4])
+    nobody = replace(SOFT, probabilities=(0, 1, 1, 0, 0, 0, 0, 0, 0))  # b and c were not compared
+    assert [win_share(nobody, place) for place in range(3)] == [1, 0.25, 0.25]
+    assert best_of_curve([SOFT])[0]["value"] == pytest.approx(0.5)
+
+
+def test_majorities_in_a_circle_have_pairs_and_no_tau() -> None:
+    circle = judged((1, 1, 1), (2.0, 1.0, 0.0), probabilities=(0, 0.6, 0.4, 0.4, 0, 0.6, 0.6, 0.4, 0))
+    assert circle.pairs == [(0, 1), (1, 2), (2, 0)]
+    assert tau(circle) is None
+    assert [each["distance"] for each in pair_columns([circle]).facts] == [0, 0, 0]
+    assert pair_accuracy(pair_columns([circle]))["value"] == pytest.approx(2 / 3)
+
+
+def test_people_whose_rankings_were_merged_are_the_ceiling_too() -> None:
+    """a, b: 2 against 1, so one of three agrees; a, c: three of three; b, c: one against one."""
+    found = human_agreement([SOFT, replace(SOFT, ranking_id="again")], [list("abc")] * 2)
+    assert (found["n"], found["value"]) == (14, pytest.approx((1 + 3 + 0) / 7))
+    assert found["prompts"] == 1

@@ -140,3 +140,16 @@ def test_a_few_rankings_have_no_curve() -> None:
     examples, _ = planted(12)
     assert learning_curve(examples, examples) is None
     assert learning_curve(planted(200)[0], []) is None
+
+
+def test_merged_rankings_teach_what_most_people_say() -> None:
+    """Merged ranks that a circle made equal: the pairs are the majorities' all the same, and the accuracy is theirs."""
+    features = np.array([[1.0], [0.0], [-1.0]])
+    sure = (0, 0.6, 0.6, 0.4, 0, 0.5, 0.4, 0.5, 0)
+    merged = Example("p", features, (1, 1, 1), sure)
+    plain = Example("p", features, (1, 2, 2))
+    assert fit_head([merged]).weights.tolist() == fit_head([plain]).weights.tolist() != [0.0]
+    train, _ = planted(20, d=1)
+    found = learning_curve(train, [merged])
+    assert found is not None
+    assert found["points"][-1]["accuracy"] in (0.0, 1.0)
