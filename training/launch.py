@@ -27,8 +27,8 @@ from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
 __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
-_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
-_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
+_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.CHECK, RunKind.SFT, RunKind.DPO)
+_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.CHECK, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 _POLL_S = 0.5
 
@@ -64,6 +64,8 @@ def queue_run(
         if values.get("model") == "":
             values["model"] = _model_to_start_from(tx, project_id, reward_run)
         _settle_models(tx, values)
+        if values.get("second_reward_run"):
+            values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
         return create_run(
             tx,
             kind,
@@ -139,7 +141,11 @@ def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:
         if kind in _NEEDS_REWARD_RUN:
             raise InvalidInput(f"a {kind} run needs a reward run; train one with `rankloop train reward`")
         return None
-    found = get_run(tx, reward_run_id)
+    return _finished_reward_run(tx, reward_run_id)
+
+
+def _finished_reward_run(tx: Tx, run_id: str) -> Run:
+    found = get_run(tx, run_id)
     if found.kind is not RunKind.REWARD or found.status is not RunStatus.SUCCEEDED:
         wrong = f"a {found.kind} run that has {found.status}"
         raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")
