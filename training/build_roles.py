@@ -48,7 +48,7 @@ def build_roles(
     reward_run = reporter.run.reward_run_id or ""
     folder = reporter.home.run_folder(reward_run)
     info = read_reward_info(folder)
-    is_shared = config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
+    is_shared = shares_base(config, info, source)
     roles = (
         _shared(config, machine, source, encoder, folder, info)
         if is_shared
@@ -58,6 +58,11 @@ def build_roles(
     trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
     reporter.event("roles", layout=layout, trained_parameters=trained)
     return roles
+
+
+def shares_base(config: PPOConfig, info: RewardInfo, source: ModelSource) -> bool:
+    """Whether one base can carry all four roles: adapters on both sides, made for the same weights."""
+    return config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
 
 
 def _shared(

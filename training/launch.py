@@ -51,31 +51,60 @@ def queue_run(
     if type(config) is not CONFIGS[kind]:
         raise InvalidConfig(f"a {kind} run needs a {CONFIGS[kind].__name__}, not a {type(config).__name__}")
     with store.begin() as tx:
-        if snapshot_id is not None:
-            project_id = get_snapshot(tx, snapshot_id).project_id
-        elif kind in _NEEDS_SNAPSHOT:
-            raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
-        if project_id is None and kind in _NEEDS_PROJECT:
-            raise InvalidInput(f"a {kind} run needs a project")
-        if project_id is not None:
-            get_project(tx, project_id)
-        reward_run = _reward_run(tx, kind, reward_run_id)
-        values = to_dict(config)
-        if values.get("model") == "":
-            values["model"] = _model_to_start_from(tx, project_id, reward_run)
-        _settle_models(tx, values)
-        if values.get("second_reward_run"):
-            values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
+        project_id, reward_run = _checked_links(tx, kind, project_id, snapshot_id, reward_run_id)
         return create_run(
             tx,
             kind,
-            to_dict(from_dict(CONFIGS[kind], values)),
+            _settled(tx, kind, config, project_id, reward_run),
             project_id=project_id,
             snapshot_id=snapshot_id,
             reward_run_id=reward_run.id if reward_run else None,
             nonce=nonce,
             created_by=created_by,
         )
+
+
+def newest_check(store: Store, config: Any, *, snapshot_id: str, reward_run_id: str) -> Run | None:
+    """The newest check of a PPO run with exactly these settings, whatever it found. Raises as `queue_run` does."""
+    with store.read() as tx:
+        project_id, reward_run = _checked_links(tx, RunKind.CHECK, None, snapshot_id, reward_run_id)
+        values = _settled(tx, RunKind.CHECK, config, project_id, reward_run)
+        for run in list_runs(tx, project_id=project_id, kinds=(RunKind.CHECK,)):
+            same_links = (run.snapshot_id, run.reward_run_id) == (snapshot_id, reward_run.id if reward_run else None)
+            if same_links and run.config == values:
+                return run
+    return None
+
+
+def is_green(check: Run | None) -> bool:
+    """Whether a check has ended and found nothing wrong."""
+    return check is not None and check.status is RunStatus.SUCCEEDED and bool(check.result and check.result.get("ok"))
+
+
+def _checked_links(
+    tx: Tx, kind: RunKind, project_id: str | None, snapshot_id: str | None, reward_run_id: str | None
+) -> tuple[str | None, Run | None]:
+    """The project and the reward run of a run, after a look that all it needs is there."""
+    if snapshot_id is not None:
+        project_id = get_snapshot(tx, snapshot_id).project_id
+    elif kind in _NEEDS_SNAPSHOT:
+        raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
+    if project_id is None and kind in _NEEDS_PROJECT:
+        raise InvalidInput(f"a {kind} run needs a project")
+    if project_id is not None:
+        get_project(tx, project_id)
+    return project_id, _reward_run(tx, kind, reward_run_id)
+
+
+def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_run: Run | None) -> dict[str, Any]:
+    """The configuration as it is stored: models are named so that a worker anywhere finds the same."""
+    values = to_dict(config)
+    if values.get("model") == "":
+        values["model"] = _model_to_start_from(tx, project_id, reward_run)
+    _settle_models(tx, values)
+    if values.get("second_reward_run"):
+        values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
+    return to_dict(from_dict(CONFIGS[kind], values))
 
 
 def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from app.commands.checks import checked
 from app.commands.common import (
     Context,
     Outcome,
@@ -88,7 +89,7 @@ def _add_train(words: Any) -> None:
     for kind in _TRAINED:
         page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
         parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
-        parser.set_defaults(kind=kind, reward_run=None, prompts=None)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None, dry_run=False)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
         if kind is RunKind.PPO:
             parser.add_argument(
@@ -97,6 +98,7 @@ def _add_train(words: Any) -> None:
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
+            parser.add_argument("--dry-run", action="store_true", help="check everything, one step included, and wait")
         add_set(parser, "the run, listed below")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
@@ -133,10 +135,10 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
         if file is not None:
             config = replace(config, prompts_file=file)
-        run = queue_run(
-            context.store, arguments.kind, config, snapshot_id=arguments.snapshot, reward_run_id=arguments.reward_run
-        )
-    outcome = _queued(context, run, arguments.wait)
+        kind = RunKind.CHECK if arguments.dry_run else arguments.kind
+        links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
+        run = queue_run(context.store, kind, config, **links)
+    outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
     return replace(outcome, document=outcome.document | report)
 
 

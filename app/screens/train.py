@@ -21,12 +21,13 @@ from app.widgets.page import (
     renew_nonce,
     say_after_rerun,
 )
+from app.widgets.preflight import show_check
 from app.widgets.words import KIND_WORDS, run_name
 from data.fields import from_dict
 from data.records import Project, Role, RunKind
 from data.snapshots import list_snapshots
 from training.config import CONFIGS
-from training.launch import queue_run
+from training.launch import is_green, newest_check, queue_run
 
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
@@ -114,13 +115,43 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
     key = nonce(KEY)
     with store().read() as tx:
         models = {"": _model_words(kind)} | model_suggestions(tx, project.id)
+    is_checked = False
     with st.form(form):
         values = config_form(CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models})
-        is_sent = st.form_submit_button(
-            "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
-        )
-    if is_sent:
+        with st.container(horizontal=True):
+            is_sent = st.form_submit_button(
+                "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
+            )
+            if kind is RunKind.PPO:
+                is_checked = st.form_submit_button("Check", icon=":material/fact_check:", key=f"{KEY}.check.{key}")
+    if is_checked:
+        _check(values, sources, person_id)
+    elif is_sent and (kind is not RunKind.PPO or _is_checked(values, sources)):
         _start(kind, values, sources, key, person_id)
+    if kind is RunKind.PPO and (shown := st.session_state.get(f"{KEY}.shown_check.{project.id}")):
+        show_check(shown, f"{KEY}.shown_check")
+
+
+def _check(values: dict[str, Any], sources: dict[str, str], person_id: str) -> None:
+    """Queue a check of these settings, or show the one that is at work or has come out green."""
+    with ShownErrors():
+        config: Any = from_dict(CONFIGS[RunKind.PPO], values)
+        found = newest_check(store(), config, **sources)
+        if found is None or (found.status.is_final and not is_green(found)):
+            found = queue_run(store(), RunKind.CHECK, config, **sources, created_by=person_id)
+        st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
+
+
+def _is_checked(values: dict[str, Any], sources: dict[str, str]) -> bool:
+    """Whether exactly these settings have been checked and all was green; says what to do if not."""
+    with ShownErrors():
+        found = newest_check(store(), from_dict(CONFIGS[RunKind.PPO], values), **sources)
+        if is_green(found):
+            return True
+        if found is not None:
+            st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
+        st.warning("These settings have no green check yet. Press Check, and start when all is green.")
+    return False
 
 
 def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str) -> None:
