@@ -51,6 +51,7 @@ class RunKind(StrEnum):
     SCORE = "score"
     COMPARE = "compare"
     FEATURES = "features"
+    CHECK = "check"  # of what a PPO run would need, before it starts
 
 
 class FailureKind(StrEnum):

@@ -22,15 +22,15 @@ from data.fields import from_dict
 from data.metrics import metrics_of
 from data.paths import open_home
 from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, Split
-from data.runs import claim_run, events_of, get_run
+from data.runs import claim_run, events_of, finish_run, get_run
 from data.store import open_store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 from training.build_roles import build_roles
 from training.config import CONFIGS, PPOConfig
 from training.encoding import Encoder
 from training.launch import queue_run
+from training.learner import Learner
 from training.models import Machine, find_model, load_encoder, set_up_machine
-from training.ppo import Learner
 from training.ppo_run import load_prompts, make_learner
 from training.reporter import Reporter
 from training.roles import Roles
@@ -157,6 +157,11 @@ class Rig:
             claimed = claim_run(tx, "rig")
         assert claimed is not None and claimed.id == run.id, "another run is in the queue"
         return claimed
+
+    def finish(self, run: Run) -> None:
+        """End a run that this process has claimed and done by hand."""
+        with self.store.begin() as tx:
+            finish_run(tx, run.id, self.look(run).epoch, RunStatus.SUCCEEDED)
 
     def reporter(self, run: Run) -> Reporter:
         """A reporter of a run that this process has claimed."""

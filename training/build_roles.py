@@ -15,18 +15,28 @@ from data.errors import InvalidInput
 from training.config import PPOConfig
 from training.encoding import Encoder
 from training.hf import lora_config
-from training.models import ADAPTER_FOLDER, Machine, ModelSource, backbone, load_classifier, load_language_model
+from training.models import (
+    ADAPTER_FOLDER,
+    MODEL_FOLDER,
+    Machine,
+    ModelSource,
+    backbone,
+    load_classifier,
+    load_language_model,
+)
 from training.reporter import Reporter
 from training.roles import (
     AdapterSwitch,
     Critic,
+    Heads,
     Policy,
+    RewardModel,
     Roles,
     SeparateRewardModel,
     SharedRewardModel,
     Trunk,
 )
-from training.scorer import RewardInfo, Scorer, read_reward_info
+from training.scorer import HEADS_FILE, RewardInfo, Scorer, read_reward_info
 
 POLICY, CRITIC, REWARD = "policy", "critic", "reward"
 
@@ -38,7 +48,7 @@ def build_roles(
     reward_run = reporter.run.reward_run_id or ""
     folder = reporter.home.run_folder(reward_run)
     info = read_reward_info(folder)
-    is_shared = config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
+    is_shared = shares_base(config, info, source)
     roles = (
         _shared(config, machine, source, encoder, folder, info)
         if is_shared
@@ -48,6 +58,11 @@ def build_roles(
     trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
     reporter.event("roles", layout=layout, trained_parameters=trained)
     return roles
+
+
+def shares_base(config: PPOConfig, info: RewardInfo, source: ModelSource) -> bool:
+    """Whether one base can carry all four roles: adapters on both sides, made for the same weights."""
+    return config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
 
 
 def _shared(
@@ -76,7 +91,7 @@ def _shared(
         policy=Policy(trunk(POLICY), inner, config.temperature),
         reference=Policy(trunk(None), inner, config.temperature),
         critic=critic,
-        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info, encoder),
+        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info, encoder, _heads(folder, info)),
         policy_parameters=switch.parameters(POLICY),
         critic_parameters=switch.parameters(CRITIC) | _named_head(critic.head),
     )
@@ -157,6 +172,23 @@ def _value_head(weight: Tensor, config: PPOConfig, info: RewardInfo | None, mach
 
 def _named_head(head: nn.Linear) -> dict[str, nn.Parameter]:
     return {f"head.{name}": parameter for name, parameter in head.named_parameters()}
+
+
+def _heads(folder: Path, info: RewardInfo) -> Heads | None:
+    if info.n_heads == 1:
+        return None
+    saved = load_file(folder / MODEL_FOLDER / HEADS_FILE)
+    return Heads(saved["heads"].float(), saved["shifts"].float())
+
+
+def second_reward_model(
+    config: PPOConfig, reporter: Reporter, machine: Machine, encoder: Encoder
+) -> RewardModel | None:
+    """The reward model that PPO does not train against, where one is named."""
+    if not config.second_reward_run:
+        return None
+    scorer = Scorer(reporter.home, config.second_reward_run, machine)
+    return SeparateRewardModel(scorer, encoder.stop_ids, scorer.info.vocabulary_hash == encoder.vocabulary_hash)
 
 
 def _linear(weight: Tensor, machine: Machine) -> nn.Linear:

@@ -11,52 +11,25 @@ from dataclasses import dataclass
 from data.errors import InvalidConfig
 from data.fields import option
 from data.records import RunKind
+from training.config_base import (
+    ALGORITHM,
+    DEMO_MODEL,
+    MACHINE,
+    OPTIMISER,
+    SAMPLING,
+    CutGenerationConfig,
+    GenerationConfig,
+    MachineConfig,
+    TrainConfig,
+)
 
-DEMO_MODEL = "demo"
-MACHINE, SAMPLING, OPTIMISER, ALGORITHM = "machine", "sampling", "optimiser", "algorithm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MachineConfig:
-    """Where and in which precision a run computes: the same for every kind."""
-
-    seed: int = option(0, "seed of everything random in the run", min=0, max=2**31 - 1, group=MACHINE)
-    device: str = option(
-        "auto", "where to compute; auto takes CUDA, then MPS, then the CPU",
-        choices=("auto", "cuda", "mps", "cpu"), group=MACHINE,
-    )  # fmt: skip
-    precision: str = option(
-        "auto", "auto: bf16 autocast over fp32 master weights on CUDA, fp32 elsewhere",
-        choices=("auto", "fp32", "bf16"), group=MACHINE,
-    )  # fmt: skip
-    threads: int = option(0, "CPU threads of torch; 0 leaves the choice to torch", min=0, max=256, group=MACHINE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerationConfig(MachineConfig):
-    """How responses are sampled. Every field is passed on; a model's own defaults never count."""
-
-    max_new_tokens: int = option(256, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
-    temperature: float = option(1.0, "sampling temperature", min=0.01, max=10.0, group=SAMPLING)
-    batch_size: int = option(8, "prompts generated together", unit="prompts", min=1, max=4096, group=SAMPLING)
-
-    # PPO learns from samples of the whole distribution: of any other, its ratios and its KL would be wrong.
-    @property
-    def top_k(self) -> int:
-        return 0
-
-    @property
-    def top_p(self) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CutGenerationConfig(GenerationConfig):
-    """The same, with unlikely tokens left out where that is asked."""
-
-    top_k: int = option(0, "sample from the k most likely tokens; 0: from all", min=0, max=10_000, group=SAMPLING)
-    top_p: float = option(1.0, "sample from the smallest set with this much probability", min=0.01, max=1.0,
-                          group=SAMPLING)  # fmt: skip
+__all__ = [
+    "DEMO_MODEL",
+    "CutGenerationConfig",
+    "GenerationConfig",
+    "MachineConfig",
+    "TrainConfig",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +50,6 @@ class SampleConfig(CutGenerationConfig):
     def __post_init__(self) -> None:
         if self.make_tasks and self.k < 2:
             raise InvalidConfig(f"k = {self.k}: a ranking needs at least 2 responses per prompt")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(MachineConfig):
-    """What every training run has."""
-
-    model: str = option("", "what to start from: 'demo', a folder, a hub id, or run:ID; empty: the model that was "
-                        "sampled")  # fmt: skip
-    adapter: str = option("lora", "train low-rank adapters, or every weight", choices=("lora", "full"))
-    lora_rank: int = option(16, "rank of the adapters", min=1, max=512, group=OPTIMISER)
-    lora_alpha: int = option(32, "scale of the adapters is alpha / rank", min=1, max=1024, group=OPTIMISER)
-    learning_rate: float | None = option(
-        None, "peak; none: the usual one for this kind, with adapters or without", min=0.0, group=OPTIMISER
-    )
-    max_grad_norm: float = option(1.0, "gradients are clipped to this norm", min=1e-6, group=OPTIMISER)
-    checkpoint_every: int = option(25, "steps between checkpoints", unit="steps", min=1, group=MACHINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,9 +129,29 @@ class PPOConfig(TrainConfig, GenerationConfig):
                                          unit="nats per token", min=0.0, group=ALGORITHM)  # fmt: skip
     missing_eos_penalty: float = option(1.0, "taken from the score of a response that does not end", min=0.0,
                                         group=ALGORITHM)  # fmt: skip
+    surrogate: str = option("clip", "what keeps an update near the policy that sampled: clipped ratios, or a penalty "
+                            "on KL(old, new) whose weight adapts", choices=("clip", "penalty"),
+                            group=ALGORITHM)  # fmt: skip
+    update_kl_coef: float = option(1.0, "weight of that penalty at the start", min=0.0, group=ALGORITHM)
+    update_kl_target: float = option(0.01, "KL(old, new) that the weight of the penalty adapts to",
+                                     unit="nats per token", min=1e-6, group=ALGORITHM)  # fmt: skip
+    score_clip: float | None = option(None, "scores, after scaling, are cut to this size", min=1e-6, group=ALGORITHM)
+    running_scores: bool = option(False, "divide scores by the standard deviation of all scores so far",
+                                  group=ALGORITHM)  # fmt: skip
     scale_scores: bool = option(False, "divide scores by their standard deviation on the SFT responses",
                                 group=ALGORITHM)  # fmt: skip
+    max_kl: float | None = option(50.0, "alarm when the KL to the reference passes this", unit="nats per response",
+                                  min=1e-6, group=ALGORITHM)  # fmt: skip
+    on_alarm: str = option("continue", "after an alarm, such as that of max_kl: record it and go on, or stop with a "
+                           "checkpoint", choices=("continue", "stop"), group=ALGORITHM)  # fmt: skip
+    second_reward_run: str = option("", "the run of a second reward model, which PPO does not train against: when it "
+                                    "falls while the score rises, the score is being gamed")  # fmt: skip
+    eval_every: int = option(10, "iterations between evaluations on held-out prompts", min=1, group=MACHINE)
+    eval_prompts: int = option(16, "held-out prompts to evaluate on, always the same; 0: none", unit="prompts", min=0,
+                               group=MACHINE)  # fmt: skip
     sample_rows: int = option(8, "responses of each iteration to show", min=0, max=64, group=MACHINE)
+    token_rows: int = option(8, "responses of each iteration, and held-out prompts of each evaluation, whose tokens "
+                             "are kept one by one", min=0, max=256, group=MACHINE)  # fmt: skip
 
     def __post_init__(self) -> None:
         rows = self.prompts_per_iteration * self.responses_per_prompt
@@ -183,6 +160,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
                 f"{self.prompts_per_iteration} prompts x {self.responses_per_prompt} responses = {rows} responses per "
                 f"iteration can't be cut into {self.minibatches} equal minibatches"
             )
+        if self.scale_scores and self.running_scores:
+            raise InvalidConfig("scale_scores and running_scores both divide the scores; choose one")
 
     @property
     def responses_per_iteration(self) -> int:
@@ -286,4 +265,5 @@ CONFIGS: dict[RunKind, type] = {
     RunKind.SCORE: ScoreConfig,
     RunKind.COMPARE: CompareConfig,
     RunKind.FEATURES: FeaturesConfig,
+    RunKind.CHECK: PPOConfig,
 }

@@ -30,8 +30,8 @@ from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
 __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
-_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
-_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.SCORE)
+_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.CHECK, RunKind.SFT, RunKind.DPO)
+_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.CHECK, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 _POLL_S = 0.5
 _COUNTING_S = 900.0  # the demo model may have to be fetched first
@@ -56,15 +56,10 @@ def queue_run(
     if type(config) is not CONFIGS[kind]:
         raise InvalidConfig(f"a {kind} run needs a {CONFIGS[kind].__name__}, not a {type(config).__name__}")
     with store.begin() as tx:
-        if snapshot_id is not None:
-            project_id = get_snapshot(tx, snapshot_id).project_id
-        elif kind in _NEEDS_SNAPSHOT:
-            raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
-        if project_id is None and (kind in _NEEDS_PROJECT or getattr(config, "unranked", False)):
-            raise InvalidInput(f"a {kind} run needs a project")
-        if project_id is not None:
-            get_project(tx, project_id)
-        reward_run = _reward_run(tx, kind, reward_run_id)
+        needs_project = bool(getattr(config, "unranked", False))
+        project_id, reward_run = _checked_links(
+            tx, kind, project_id, snapshot_id, reward_run_id, needs_project=needs_project
+        )
         return create_run(
             tx,
             kind,
@@ -120,6 +115,44 @@ def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_i
     if "problem" in answer:
         raise InvalidInput(answer["problem"])
     return Counted(values, answer["counts"], answer["max_length"], answer["base_model"])
+
+
+def newest_check(store: Store, config: Any, *, snapshot_id: str, reward_run_id: str) -> Run | None:
+    """The newest check of a PPO run with exactly these settings, whatever it found. Raises as `queue_run` does."""
+    with store.read() as tx:
+        project_id, reward_run = _checked_links(tx, RunKind.CHECK, None, snapshot_id, reward_run_id)
+        values = _settled(tx, RunKind.CHECK, config, project_id, reward_run)
+        for run in list_runs(tx, project_id=project_id, kinds=(RunKind.CHECK,)):
+            same_links = (run.snapshot_id, run.reward_run_id) == (snapshot_id, reward_run.id if reward_run else None)
+            if same_links and run.config == values:
+                return run
+    return None
+
+
+def is_green(check: Run | None) -> bool:
+    """Whether a check has ended and found nothing wrong."""
+    return check is not None and check.status is RunStatus.SUCCEEDED and bool(check.result and check.result.get("ok"))
+
+
+def _checked_links(
+    tx: Tx,
+    kind: RunKind,
+    project_id: str | None,
+    snapshot_id: str | None,
+    reward_run_id: str | None,
+    *,
+    needs_project: bool = False,
+) -> tuple[str | None, Run | None]:
+    """The project and the reward run of a run, after a look that all it needs is there."""
+    if snapshot_id is not None:
+        project_id = get_snapshot(tx, snapshot_id).project_id
+    elif kind in _NEEDS_SNAPSHOT:
+        raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
+    if project_id is None and (kind in _NEEDS_PROJECT or needs_project):
+        raise InvalidInput(f"a {kind} run needs a project")
+    if project_id is not None:
+        get_project(tx, project_id)
+    return project_id, _reward_run(tx, kind, reward_run_id)
 
 
 def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:
@@ -188,6 +221,8 @@ def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_
     if values.get("model") == "":
         values["model"] = _model_to_start_from(tx, project_id, reward_run)
     _settle_models(tx, values)
+    if values.get("second_reward_run"):
+        values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
     return to_dict(from_dict(CONFIGS[kind], values))
 
 
@@ -196,7 +231,11 @@ def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:
         if kind in _NEEDS_REWARD_RUN:
             raise InvalidInput(f"a {kind} run needs a reward run; train one with `rankloop train reward`")
         return None
-    found = get_run(tx, reward_run_id)
+    return _finished_reward_run(tx, reward_run_id)
+
+
+def _finished_reward_run(tx: Tx, run_id: str) -> Run:
+    found = get_run(tx, run_id)
     if found.kind is not RunKind.REWARD or found.status is not RunStatus.SUCCEEDED:
         wrong = f"a {found.kind} run that has {found.status}"
         raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")

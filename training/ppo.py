@@ -7,45 +7,32 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from data.errors import WorkFailed
-from training.checkpoint import State, pack_optimizer, pack_random_state, save_checkpoint
+from data.rollouts import TRAIN, write_rollout
 from training.config import PPOConfig
-from training.encoding import Encoder, pack
-from training.maths.advantages import explained_variance, gae, token_rewards
-from training.maths.kl import adapted_kl_coef, kl_estimate, kl_loss
-from training.maths.losses import policy_loss, value_loss
-from training.maths.masked import masked_mean, token_weights, whiten
+from training.encoding import Encoder
+from training.guards import Alarm, look
+from training.learner import Learner, save
+from training.maths.advantages import gae, token_rewards
+from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate
+from training.maths.masked import masked_mean, whiten
 from training.models import Machine
+from training.policy_eval import Evaluation
+from training.ppo_figures import mean_of_steps, rollout_metrics, samples
+from training.ppo_update import RATIO_DEVIATION, Metrics, update_minibatch
 from training.reporter import Cancelled, Reporter
-from training.roles import Roles
-from training.rollout import PromptItem, Rollout, micro_batches, sample_rollout
+from training.rollout import PromptItem, Rollout, logprobs_after, sample_rollout
+from training.token_rows import Credit, token_rows
 
 MAX_FIRST_DEVIATION = 1e-3  # of the ratio from 1 in the first minibatch; bf16 rounds, see below
 MAX_FIRST_DEVIATION_BF16 = 0.05
 ADAM_BETAS, ADAM_EPS = (0.9, 0.95), 1e-5
-RATIO_DEVIATION = "ratio_deviation"
-Metrics = dict[str, float]
-
-
-@dataclass
-class Learner:
-    """What training changes: two sets of parameters, their optimizers, and the weight of the KL."""
-
-    roles: Roles
-    policy_optimizer: torch.optim.Optimizer
-    critic_optimizer: torch.optim.Optimizer
-    kl_coef: float
-    score_scale: float = 1.0  # scores are divided by it
-    iteration: int = 0  # how many are done
-    best_of: list[tuple[list[int], list[int]]] = field(default_factory=list)  # prompt and best response, for PPO-ptx
 
 
 def train(
@@ -55,21 +42,24 @@ def train(
     encoder: Encoder,
     machine: Machine,
     reporter: Reporter,
+    evaluation: Evaluation | None = None,
 ) -> None:
     """Train the policy. For each iteration:
 
     1. sample responses with the policy       5. advantages and returns, whitened over the whole rollout
     2. score them with the reward model       6. update policy and critic, in epochs of minibatches
-    3. record log-probabilities and values    7. adapt the weight of the KL
-    4. rewards: score minus KL penalty        8. report, checkpoint, stop if asked
+    3. record log-probabilities and values    7. adapt the weights of the KL
+    4. rewards: score minus KL penalty        8. report, look for trouble, checkpoint, stop if asked
 
-    Raises Cancelled when asked to stop, with a checkpoint; WorkFailed if the first ratio is not 1.
+    `evaluation` measures the policy on held-out prompts before some iterations and after the last. Raises Cancelled
+    when asked to stop, with a checkpoint; WorkFailed if the first ratio is not 1, or at an alarm that stops the run.
     """
     roles = learner.roles
     for iteration in range(learner.iteration, config.iterations):
         # 1-3. Nothing is changed yet: whoever asks to stop now loses only this rollout.
         chosen = prompts_of_iteration(prompts, config, iteration)
         try:
+            evaluate_if_due(evaluation, learner, reporter)
             rollout = sample_rollout(
                 roles, chosen, config, encoder, machine, iteration, check=reporter.raise_if_stopping
             )
@@ -79,7 +69,7 @@ def train(
         mask = rollout.batch.mask
 
         # 4. The KL is in the reward of each token, the score at the last one.
-        scores = final_scores(rollout, config, learner.score_scale)
+        scores = final_scores(rollout, config, scale_of_scores(config, learner, rollout))
         kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
         penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
         rewards = token_rewards(scores, kl, mask, penalty)
@@ -106,25 +96,83 @@ def train(
         learner.iteration = iteration + 1
         rollout.seconds["update"] = time.perf_counter() - started
 
-        # 7. Towards the target, by the mean KL per response.
-        kl_per_response = float(kl.sum(1).mean())
-        used_kl_coef = learner.kl_coef
-        if config.kl_target is not None:
-            learner.kl_coef = adapted_kl_coef(
-                learner.kl_coef, kl_per_response, config.kl_target, len(rollout.rows), config.kl_horizon
-            )
+        # 7. Towards the targets: by the mean KL per response to the reference, per token to the policy of before.
+        credit, used_kl_coef = Credit(scores, kl, rewards, advantages, returns), learner.kl_coef
+        metrics = mean_of_steps(steps) | adapt_weights(config, learner, rollout, kl, trains_policy=trains_policy)
 
         # 8. One transaction; a number that is not finite stops the run before it can spoil a checkpoint.
-        metrics = mean_of_steps(steps)
         if trains_policy:
             metrics["policy/first_ratio_deviation"] = steps[0][RATIO_DEVIATION]
-        metrics |= rollout_metrics(rollout, scores, rewards, returns, kl, used_kl_coef)
-        reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, scores, kl, config.sample_rows))
-        is_stopping = reporter.should_stop() and learner.iteration < config.iterations
-        if is_stopping or learner.iteration % config.checkpoint_every == 0 or learner.iteration == config.iterations:
-            save(learner, reporter)
-        if is_stopping:
-            reporter.raise_if_stopping()
+        metrics |= rollout_metrics(rollout, credit, learner, used_kl_coef)
+        record_tokens(config, learner, rollout, credit, encoder, reporter, used_kl_coef)
+        reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, credit, config.sample_rows))
+        end_iteration(config, learner, look(config, learner.watch, metrics), reporter)
+    try:
+        evaluate_if_due(evaluation, learner, reporter)
+    except Cancelled:
+        save(learner, reporter)
+        raise
+
+
+def evaluate_if_due(evaluation: Evaluation | None, learner: Learner, reporter: Reporter) -> None:
+    """Measure the policy on held-out prompts and report it, unless it was done before the run was resumed."""
+    if evaluation is None or not evaluation.is_due(learner.iteration):
+        return
+    done = learner.watch.evaluations
+    if done and done[-1]["iteration"] == learner.iteration:
+        return
+    figures = evaluation.measure(learner)
+    reporter.step(learner.iteration, evaluation.config.iterations, figures)
+
+
+def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[Alarm], reporter: Reporter) -> None:
+    """Record the alarms, write a checkpoint where one is due, and stop if somebody or an alarm wants that."""
+    for alarm in alarms:
+        reporter.event(alarm.kind, iteration=learner.iteration, seen=alarm.seen, advice=alarm.advice)
+    is_last = learner.iteration == config.iterations
+    is_stopping = reporter.should_stop() and not is_last
+    is_alarmed = bool(alarms) and config.on_alarm == "stop"
+    if is_stopping or is_alarmed or is_last or learner.iteration % config.checkpoint_every == 0:
+        save(learner, reporter)
+    if is_alarmed:
+        words = "; ".join(f"{alarm.kind}: {alarm.seen}. {alarm.advice}" for alarm in alarms)
+        raise WorkFailed(f"stopped at an alarm, as on_alarm=stop asks. {words}. Resume the run to go on regardless")
+    if is_stopping:
+        reporter.raise_if_stopping()
+
+
+def adapt_weights(config: PPOConfig, learner: Learner, rollout: Rollout, kl: Tensor, *, trains_policy: bool) -> Metrics:
+    """Move the weight of the KL to the reference, and that of KL(old, new) where the surrogate has it; return what
+    was measured and used for the second (Schulman et al. 2017, section 4)."""
+    if config.kl_target is not None:
+        learner.kl_coef = adapted_kl_coef(
+            learner.kl_coef, float(kl.sum(1).mean()), config.kl_target, len(rollout.rows), config.kl_horizon
+        )
+    if config.surrogate == "clip" or not trains_policy:
+        return {}
+    new = logprobs_after(learner.roles, rollout, torch.arange(len(rollout.rows)), config.micro_batch_tokens)
+    log_ratio = new - rollout.old_logprobs
+    moved = masked_mean(torch.expm1(log_ratio) - log_ratio, rollout.batch.mask).item()
+    used = learner.update_kl_coef
+    learner.update_kl_coef = adapted_update_kl_coef(used, moved, config.update_kl_target)
+    return {"policy/update_kl": moved, "policy/update_kl_coef": used}
+
+
+def record_tokens(
+    config: PPOConfig,
+    learner: Learner,
+    rollout: Rollout,
+    credit: Credit,
+    encoder: Encoder,
+    reporter: Reporter,
+    kl_coef: float,
+) -> None:
+    """Keep the first responses of the rollout token by token, with the ratios after the update."""
+    n = min(config.token_rows, len(rollout.rows))
+    if n:
+        new = logprobs_after(learner.roles, rollout, torch.arange(n), config.micro_batch_tokens)
+        rows = token_rows(rollout, replace(credit, new_logprobs=new), config, encoder, kl_coef, n)
+        write_rollout(reporter.folder, TRAIN, learner.iteration, rows)
 
 
 def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> Rollout:
@@ -140,131 +188,20 @@ def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> R
     return replace(rollout, old_values=torch.where(mask, rollout.old_values + shift, 0))
 
 
-def update_minibatch(
-    config: PPOConfig,
-    learner: Learner,
-    rollout: Rollout,
-    advantages: Tensor,
-    returns: Tensor,
-    index: Tensor,
-    *,
-    number: int,
-    trains_policy: bool,
-) -> Metrics:
-    """One optimizer step of the critic and, where asked, of the policy, on the rows in `index`.
-
-    Losses are sums under weights made for the whole minibatch, so cutting it into micro-batches changes nothing.
-    `number`: which step of the iteration it is.
-    """
-    mask = rollout.batch.mask
-    policy_weights, value_weights = torch.zeros(mask.shape).to(advantages), torch.zeros(mask.shape).to(advantages)
-    policy_weights[index] = token_weights(mask[index], config.loss_mean)
-    value_weights[index] = token_weights(mask[index], "token")
-    learner.policy_optimizer.zero_grad(set_to_none=True)
-    learner.critic_optimizer.zero_grad(set_to_none=True)
-    totals: Metrics = defaultdict(float)
-    roles, lots = learner.roles, list(micro_batches(rollout.batch, config.micro_batch_tokens, index))
-    for lot in lots:
-        backward_critic(config, learner, rollout, returns, value_weights, lot, totals)
-    if trains_policy:
-        for lot in lots:
-            backward_policy(config, learner, rollout, advantages, policy_weights, lot, totals)
-        if config.ptx_coef:
-            totals["ptx/loss"] = backward_ptx(config, learner, len(index), number)
-        totals["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
-    totals["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
-    return totals
-
-
-def backward_policy(
-    config: PPOConfig,
-    learner: Learner,
-    rollout: Rollout,
-    advantages: Tensor,
-    all_weights: Tensor,
-    lot: Tensor,
-    totals: Metrics,
-) -> None:
-    """Add one micro-batch's gradient of the policy's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(lot)
-    width = batch.mask.shape[1]
-    weights = all_weights[lot, :width]
-    found = learner.roles.policy.token_scores(batch, with_entropy=config.entropy_coef > 0)
-    old, advantage = rollout.old_logprobs[lot, :width], advantages[lot, :width]
-    loss, stats = policy_loss(found.logprobs, old, advantage, weights, config.clip_range)
-    if config.kl_place == "loss":
-        estimate = kl_loss(found.logprobs, rollout.ref_logprobs[lot, :width], config.kl_estimator)
-        loss = loss + learner.kl_coef * (weights * estimate).sum()
-    loss = loss - config.entropy_coef * (weights * found.entropy).sum()
-    torch.autograd.backward(loss)
-    totals["policy/loss"] += loss.item()
-    totals["policy/clip_fraction"] += stats.clip_fraction.item()
-    totals["policy/approx_kl"] += stats.approx_kl.item()
-    totals["policy/ratio"] += stats.ratio.item()
-    totals[RATIO_DEVIATION] = max(totals[RATIO_DEVIATION], stats.max_ratio_deviation.item())
-
-
-def backward_critic(
-    config: PPOConfig,
-    learner: Learner,
-    rollout: Rollout,
-    returns: Tensor,
-    all_weights: Tensor,
-    lot: Tensor,
-    totals: Metrics,
-) -> None:
-    """Add one micro-batch's gradient of the critic's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(lot)
-    width = batch.mask.shape[1]
-    values = learner.roles.critic.values(batch)
-    loss, clipped = value_loss(
-        values,
-        rollout.old_values[lot, :width],
-        returns[lot, :width],
-        all_weights[lot, :width],
-        config.value_clip_range,
-    )
-    torch.autograd.backward(loss)
-    totals["value/loss"] += loss.item()
-    totals["value/clip_fraction"] += clipped.item()
-
-
-def backward_ptx(config: PPOConfig, learner: Learner, n: int, number: int) -> float:
-    """PPO-ptx: add the gradient of a language-model loss on n best-ranked responses; return the loss.
-
-    Each step of each iteration draws its own. Source: Ouyang et al. 2022, eq. 2, with demonstrations in the place of
-    pretraining text.
-    """
-    generator = torch.Generator().manual_seed((config.seed * 100_003 + learner.iteration) * 1_009 + number)
-    places = torch.randint(len(learner.best_of), (n,), generator=generator).tolist()
-    device = next(iter(learner.roles.policy_parameters.values())).device
-    pairs = [learner.best_of[place] for place in places]
-    batch = pack([prompt for prompt, _ in pairs], [response for _, response in pairs], pad_id=0).to(device)
-    weights, total = token_weights(batch.mask, "token"), 0.0
-    for lot in micro_batches(batch, config.micro_batch_tokens):
-        part = batch.rows(lot)
-        logprobs = learner.roles.policy.token_scores(part).logprobs
-        loss = -(weights[lot, : part.mask.shape[1]] * logprobs).sum()
-        torch.autograd.backward(config.ptx_coef * loss)
-        total += loss.item()
-    return total
-
-
-def mean_of_steps(steps: Sequence[Metrics]) -> Metrics:
-    """Each figure's mean over the optimizer steps of an iteration."""
-    return {name: sum(each[name] for each in steps) / len(steps) for name in steps[0] if name != RATIO_DEVIATION}
-
-
-def step(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], max_norm: float) -> float:
-    """Clip the gradient and take a step; return the gradient's norm before clipping."""
-    norm = nn.utils.clip_grad_norm_(list(parameters.values()), max_norm)
-    optimizer.step()
-    return float(norm)
+def scale_of_scores(config: PPOConfig, learner: Learner, rollout: Rollout) -> float:
+    """What the scores are divided by; with `running_scores` this rollout's have been added to it."""
+    if config.running_scores:
+        learner.score_spread = learner.score_spread.with_values(rollout.scores)
+        learner.score_scale = learner.score_spread.std
+    return learner.score_scale
 
 
 def final_scores(rollout: Rollout, config: PPOConfig, score_scale: float) -> Tensor:
-    """Scores (B,) over their scale, minus the penalty for responses that did not end."""
-    return rollout.scores / score_scale - config.missing_eos_penalty * (~rollout.ended).to(rollout.scores.dtype)
+    """Scores (B,) over their scale, cut to `score_clip`, minus the penalty for responses that did not end."""
+    scores = rollout.scores / score_scale
+    if config.score_clip is not None:
+        scores = scores.clamp(-config.score_clip, config.score_clip)
+    return scores - config.missing_eos_penalty * (~rollout.ended).to(scores.dtype)
 
 
 def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, iteration: int) -> list[PromptItem]:
@@ -296,68 +233,3 @@ def check_first_ratio(deviation: float, machine: Machine) -> None:
             f"the first ratio is off by {deviation:.4f}, at most {allowed} is rounding: the log-probabilities of the "
             "rollout and of the update disagree; use precision=fp32, and report this if it stays"
         )
-
-
-def rollout_metrics(
-    rollout: Rollout, scores: Tensor, rewards: Tensor, returns: Tensor, kl: Tensor, kl_coef: float
-) -> Metrics:
-    """What the rollout itself says. Each metric is defined in docs/metrics.md."""
-    mask = rollout.batch.mask
-    k3 = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k3")
-    lengths = mask.sum(1).float()
-    figures = {
-        "reward/score_mean": rollout.scores.mean(),
-        "reward/score_std": rollout.scores.std(correction=0),
-        "reward/score_after_penalty_mean": scores.mean(),
-        "reward/total_mean": rewards.sum(1).mean(),
-        "kl/k1_mean": kl.sum(1).mean(),
-        "kl/k3_token_mean": masked_mean(k3, mask),
-        "policy/entropy": masked_mean(rollout.entropy, mask),
-        "value/mean": masked_mean(rollout.old_values, mask),
-        "value/explained_variance": explained_variance(rollout.old_values, returns, mask),
-        "response/length_mean": lengths.mean(),
-        "response/ended_share": rollout.ended.float().mean(),
-    }
-    timing = {f"time/{name}_s": seconds for name, seconds in rollout.seconds.items()}
-    return {name: float(value) for name, value in figures.items()} | {"kl/coef": kl_coef} | timing
-
-
-def samples(rollout: Rollout, scores: Tensor, kl: Tensor, n: int) -> list[dict[str, Any]]:
-    """The first n responses of a rollout, for people to read."""
-    return [
-        {
-            "prompt": row.messages[-1]["content"],
-            "response": row.text,
-            "score": float(rollout.scores[place]),
-            "score_after_penalty": float(scores[place]),
-            "kl": float(kl[place].sum()),
-            "n_tokens": len(row.response),
-            "ended": bool(rollout.ended[place]),
-        }
-        for place, row in enumerate(rollout.rows[:n])
-    ]
-
-
-def save(learner: Learner, reporter: Reporter) -> None:
-    """A checkpoint between two iterations: both models, both optimizers, the KL weight, the random states."""
-    roles = learner.roles
-    policy_state, policy_values = pack_optimizer(learner.policy_optimizer)
-    critic_state, critic_values = pack_optimizer(learner.critic_optimizer)
-    random_state, random_values = pack_random_state()
-    state = State(
-        step=learner.iteration,
-        tensors={
-            "policy": dict(roles.policy_parameters),
-            "critic": dict(roles.critic_parameters),
-            "policy_optimizer": policy_state,
-            "critic_optimizer": critic_state,
-            "random": random_state,
-        },
-        values={
-            "policy_optimizer": policy_values,
-            "critic_optimizer": critic_values,
-            "random": random_values,
-            "kl_coef": learner.kl_coef,
-        },
-    )
-    save_checkpoint(reporter, state)

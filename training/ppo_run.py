@@ -15,12 +15,13 @@ from data.files import Row, read_rows
 from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
-from training.build_roles import build_roles
-from training.checkpoint import newest_checkpoint, unpack_optimizer, unpack_random_state
+from training.build_roles import build_roles, second_reward_model
 from training.config import PPOConfig, critic_learning_rate, peak_learning_rate
 from training.encoding import Encoder, fit
+from training.learner import Learner, resume
 from training.models import (
     MODEL_FOLDER,
+    Machine,
     find_model,
     load_encoder,
     load_tokenizer,
@@ -28,7 +29,8 @@ from training.models import (
     set_up_machine,
     versions,
 )
-from training.ppo import ADAM_BETAS, ADAM_EPS, Learner, train
+from training.policy_eval import Evaluation, held_out_prompts
+from training.ppo import ADAM_BETAS, ADAM_EPS, train
 from training.reporter import Reporter
 from training.roles import Roles
 from training.rollout import PromptItem
@@ -51,11 +53,25 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     report_cut_scores(config, reporter, prompts)
     reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
     resume(learner, reporter)
-    train(config, learner, prompts, encoder, machine, reporter)
     tokenizer = load_tokenizer(source)
+    evaluation = make_evaluation(config, reporter, machine, encoder, roles, tokenizer)
+    train(config, learner, prompts, encoder, machine, reporter, evaluation)
     save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER)
     save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER)
-    return {"model": source.name, "revision": source.revision, "iterations": learner.iteration, "prompts": len(prompts)}
+    result = {"model": source.name, "revision": source.revision, "iterations": learner.iteration}
+    best = {"best_iteration": int(learner.watch.best["iteration"])} if learner.watch.best else {}
+    return result | {"prompts": len(prompts)} | best
+
+
+def make_evaluation(
+    config: PPOConfig, reporter: Reporter, machine: Machine, encoder: Encoder, roles: Roles, tokenizer: Any
+) -> Evaluation | None:
+    """What measures the policy on held-out prompts; None where the snapshot has none or none are asked for."""
+    held_out = held_out_prompts(config, reporter, encoder, roles.context)
+    if not held_out:
+        return None
+    second = second_reward_model(config, reporter, machine, encoder)
+    return Evaluation(config, held_out, encoder, machine, reporter, tokenizer, second)
 
 
 def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[PromptItem]:
@@ -99,7 +115,7 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
     options: dict[str, Any] = {"betas": ADAM_BETAS, "eps": ADAM_EPS, "weight_decay": 0.0}
     policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=peak_learning_rate(config), **options)
     critic = torch.optim.AdamW(list(roles.critic_parameters.values()), lr=critic_learning_rate(config), **options)
-    learner = Learner(roles, policy, critic, kl_coef=config.kl_coef)
+    learner = Learner(roles, policy, critic, kl_coef=config.kl_coef, update_kl_coef=config.update_kl_coef)
     if config.scale_scores:
         if info.std <= 0:
             raise InvalidInput("scale_scores: the reward model gives every SFT response the same score")
@@ -131,25 +147,6 @@ def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[t
     if not pairs:
         raise InvalidInput("ptx_coef: the snapshot's training side holds no response that can be used")
     return pairs
-
-
-def resume(learner: Learner, reporter: Reporter) -> None:
-    """Restore the newest good checkpoint, if there is one, and say what was restored."""
-    state = newest_checkpoint(reporter)
-    if state is None:
-        return
-    for name, parameters in (("policy", learner.roles.policy_parameters), ("critic", learner.roles.critic_parameters)):
-        saved = state.tensors[name]
-        if saved.keys() != parameters.keys():
-            raise InvalidInput(f"the checkpoint's {name} has other weights than this run's; start a new run")
-        with torch.no_grad():
-            for key, parameter in parameters.items():
-                parameter.copy_(saved[key])
-    for name, optimizer in (("policy", learner.policy_optimizer), ("critic", learner.critic_optimizer)):
-        unpack_optimizer(optimizer, state.tensors[f"{name}_optimizer"], state.values[f"{name}_optimizer"])
-    unpack_random_state(state.tensors["random"], state.values["random"])
-    learner.kl_coef, learner.iteration = state.values["kl_coef"], state.step
-    reporter.resumed_from(state.step, [*sorted(state.tensors), "kl_coef", "iteration"])
 
 
 def _prompts_of_file(config: PPOConfig) -> Iterator[tuple[str, Messages, str]]:

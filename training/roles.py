@@ -37,6 +37,16 @@ class RewardModel(Protocol):
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores (B,) float32."""
 
+    def spread(self, rows: list[ScoredRow]) -> Tensor | None:
+        """Standard deviation (B,) of an ensemble's scores; None for a model with one head."""
+
+
+class Heads(NamedTuple):
+    """An ensemble's heads (m, d) and the zero of each (m,)."""
+
+    weights: Tensor
+    shifts: Tensor
+
 
 @dataclass(frozen=True)
 class ScoredRow:
@@ -178,24 +188,40 @@ class Critic:
 
 
 class SharedRewardModel:
-    """A reward model that is an adapter of the shared base, with its head and its zero."""
+    """A reward model that is an adapter of the shared base, with its head and its zero. `heads`: of an ensemble."""
 
-    def __init__(self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder) -> None:
-        self.trunk, self.head, self._info, self._encoder = trunk, head, info, encoder
+    def __init__(
+        self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder, heads: Heads | None = None
+    ) -> None:
+        self.trunk, self.head, self._info, self._encoder, self._heads = trunk, head, info, encoder, heads
 
     @torch.no_grad()
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores of token sequences."""
+        last = self._last_states(rows)
+        with torch.autocast(last.device.type, enabled=False):
+            scores: Tensor = self.head(last).squeeze(-1) - self._info.shift
+        return scores
+
+    @torch.no_grad()
+    def spread(self, rows: list[ScoredRow]) -> Tensor | None:
+        """Standard deviation of the heads' scores, each from its own zero."""
+        if self._heads is None:
+            return None
+        last = self._last_states(rows)
+        with torch.autocast(last.device.type, enabled=False):
+            raw = last @ self._heads.weights.to(last).T - self._heads.shifts.to(last)
+        return raw.std(1, correction=0)
+
+    def _last_states(self, rows: list[ScoredRow]) -> Tensor:
+        """(B, d) float32: the state at each text's last token."""
         ends = (self._encoder.stop_ids, self._encoder.eos_id)
         read = [_as_read(row, self._encoder, self._info) for row in rows]
         sequences = [ended_sequence(row, *ends, self._info.max_length) for row in read]
         ids, attention = pad_right(sequences, self._encoder.pad_id)
         device = self.trunk.machine.device
         states = self.trunk.hidden(ids.to(device))
-        last = states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1]
-        with torch.autocast(device.type, enabled=False):
-            scores: Tensor = self.head(last.float()).squeeze(-1) - self._info.shift
-        return scores
+        return states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1].float()
 
 
 class SeparateRewardModel:
@@ -206,11 +232,18 @@ class SeparateRewardModel:
 
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores by ids where the vocabulary and template are the policy's, else by text."""
+        return self._scorer.score_ids(self._sequences(rows))
+
+    def spread(self, rows: list[ScoredRow]) -> Tensor | None:
+        return self._scorer.spread_ids(self._sequences(rows))
+
+    def _sequences(self, rows: list[ScoredRow]) -> list[list[int]]:
         if self._shares_ids:
             ends, longest = (self._policy_stop_ids, self._scorer.encoder.eos_id), self._scorer.info.max_length
             read = [_as_read(row, self._scorer.encoder, self._scorer.info) for row in rows]
-            return self._scorer.score_ids([ended_sequence(row, *ends, longest) for row in read])
-        return self._scorer.score([(row.messages, row.text) for row in rows], [row.facts for row in rows])
+            return [ended_sequence(row, *ends, longest) for row in read]
+        fitted = [self._scorer.encode(row.messages, row.text, row.facts) for row in rows]
+        return [each.prompt + each.response for each in fitted]
 
 
 class Roles(NamedTuple):

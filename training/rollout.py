@@ -92,6 +92,17 @@ def sample_rollout(
     return Rollout(rows, batch, ended.to(device), scores, old, ref, values, entropy, seconds)
 
 
+@torch.no_grad()
+def logprobs_after(roles: Roles, rollout: Rollout, index: Tensor, budget: int) -> Tensor:
+    """Log-probabilities of some rows under the policy as it is now, (len(index), T), 0 at padding."""
+    found = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
+    places = {row: place for place, row in enumerate(index.tolist())}
+    for lot in micro_batches(rollout.batch, budget, index):
+        part = roles.policy.token_scores(rollout.batch.rows(lot)).logprobs
+        found[[places[row] for row in lot.tolist()], : part.shape[1]] = part
+    return found
+
+
 def micro_batches(batch: Sequences, tokens: int, index: Tensor | None = None) -> Iterator[Tensor]:
     """Cut rows (all, or those in `index`) into lots of similar length whose padded size stays within `tokens`.
 

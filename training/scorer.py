@@ -204,3 +204,8 @@ class Scorer:
         finally:
             self.model.score = single
         return raw - saved["shifts"]
+
+    def spread_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
+        """Standard deviation (N,) of the heads' scores; None for a model with one head."""
+        found = self.head_scores(sequences)
+        return None if found is None else found.std(1, correction=0)

@@ -39,6 +39,7 @@ JOBS: dict[RunKind, str] = {
     RunKind.SCORE: "training.scoring",
     RunKind.COMPARE: "training.compare",
     RunKind.FEATURES: "training.features",
+    RunKind.CHECK: "training.preflight",
 }
 FENCED_STATUS = 3
 log = logging.getLogger(__name__)

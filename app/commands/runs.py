@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from app.commands.checks import checked
 from app.commands.common import (
     Context,
     Outcome,
@@ -99,6 +100,7 @@ def _add_train(words: Any) -> None:
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
+            parser.add_argument("--dry-run", action="store_true", help="check everything, one step included, and wait")
         if kind is RunKind.REWARD:
             parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
         add_set(parser, "the run, listed below")
@@ -134,15 +136,15 @@ def features(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
-    if arguments.dry_run:
+    if arguments.dry_run and arguments.kind is RunKind.REWARD:
         return _dry_run(config, arguments.snapshot, context)
     with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
         if file is not None:
             config = replace(config, prompts_file=file)
-        run = queue_run(
-            context.store, arguments.kind, config, snapshot_id=arguments.snapshot, reward_run_id=arguments.reward_run
-        )
-    outcome = _queued(context, run, arguments.wait)
+        kind = RunKind.CHECK if arguments.dry_run else arguments.kind
+        links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
+        run = queue_run(context.store, kind, config, **links)
+    outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
     return replace(outcome, document=outcome.document | report)
 
 

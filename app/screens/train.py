@@ -22,12 +22,13 @@ from app.widgets.page import (
     renew_nonce,
     say_after_rerun,
 )
+from app.widgets.preflight import show_check
 from app.widgets.words import KIND_WORDS, run_name
 from data.fields import from_dict
 from data.records import Project, Role, RunKind
 from data.snapshots import list_snapshots
 from training.config import CONFIGS
-from training.launch import queue_run
+from training.launch import is_green, newest_check, queue_run
 
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
@@ -121,15 +122,44 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
             is_sent = st.form_submit_button(
                 "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
             )
+            is_checked = kind is RunKind.PPO and st.form_submit_button(
+                "Check", icon=":material/fact_check:", key=f"{KEY}.check.{key}"
+            )
             wants_counts = kind is RunKind.REWARD and st.form_submit_button(
                 "Count what is cut or left out", icon=":material/content_cut:", key=f"{KEY}.count"
             )
-    if is_sent:
+    if is_checked:
+        _check(values, sources, person_id)
+    elif is_sent and (kind is not RunKind.PPO or _is_checked(values, sources)):
         _start(kind, values, sources, key, person_id)
+    if kind is RunKind.PPO and (shown := st.session_state.get(f"{KEY}.shown_check.{project.id}")):
+        show_check(shown, f"{KEY}.shown_check")
     if kind is RunKind.REWARD:
         if wants_counts:
             count_now(f"{KEY}.counted.{project.id}", values, sources["snapshot_id"])
         show_counts(f"{KEY}.counted.{project.id}", sources["snapshot_id"])
+
+
+def _check(values: dict[str, Any], sources: dict[str, str], person_id: str) -> None:
+    """Queue a check of these settings, or show the one that is at work or has come out green."""
+    with ShownErrors():
+        config: Any = from_dict(CONFIGS[RunKind.PPO], values)
+        found = newest_check(store(), config, **sources)
+        if found is None or (found.status.is_final and not is_green(found)):
+            found = queue_run(store(), RunKind.CHECK, config, **sources, created_by=person_id)
+        st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
+
+
+def _is_checked(values: dict[str, Any], sources: dict[str, str]) -> bool:
+    """Whether exactly these settings have been checked and all was green; says what to do if not."""
+    with ShownErrors():
+        found = newest_check(store(), from_dict(CONFIGS[RunKind.PPO], values), **sources)
+        if is_green(found):
+            return True
+        if found is not None:
+            st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
+        st.warning("These settings have no green check yet. Press Check, and start when all is green.")
+    return False
 
 
 def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str) -> None:

@@ -44,9 +44,14 @@ CHARTS = (
     ),
     Chart("Score", "What the reward model gives a response, in its own units.", ("reward/score_*",)),
     Chart(
+        "Held-out score",
+        "Of fixed prompts that PPO never sees. A second figure that falls while the score rises means gaming.",
+        ("held_out/*score_mean", "held_out/objective", "held_out/spread_mean"),
+    ),
+    Chart(
         "KL to the reference",
         "Nats per response by which the policy has moved from where it started. A fast rise means drift.",
-        ("kl/k1_mean", "kl/k1_sum_mean"),
+        ("kl/k1_mean", "kl/k1_sum_mean", "held_out/kl_mean"),
     ),
     Chart("Total reward", "The score minus the KL penalty, per response: what PPO maximises.", ("reward/total*",)),
     Chart("Margin", "Score of the chosen response minus that of the rejected one.", ("*margin*",)),
@@ -66,14 +71,20 @@ CHARTS = (
     ),
     Chart("Clip fraction", "Share of tokens whose ratio or value was clipped; 0.05 to 0.2 is usual.", ("*clip_frac*",)),
     Chart("KL per token", "The same in nats per token, by an estimate that is never negative.", ("kl/*token*",)),
-    Chart("KL of the update", "Nats per token between the policies before and after it.", ("policy/approx_kl",)),
+    Chart(
+        "KL of the update",
+        "Nats per token between the policies before and after it.",
+        ("policy/approx_kl", "policy/update_kl"),
+    ),
     Chart("KL coefficient", "Weight of the KL penalty; it moves only where a target is set.", ("kl/coef*",)),
+    Chart("Weight of the update's KL", "It doubles or halves to meet its target.", ("policy/update_kl_coef",)),
     Chart("Ratio", "New over old probability; it starts at 1, or something is wrong.", ("*/ratio",)),
     Chart("First ratio", "How far it was from 1 before the first update: rounding at most.", ("*ratio_dev*",)),
     Chart("Value", "What the critic expects, on average over the tokens.", ("value/mean",)),
     Chart("Sampled", "Responses so far, and doubles among them.", ("sampling/responses", "sampling/doubles")),
     Chart("Gradient norm", "Before clipping. Spikes come before trouble.", ("*grad_norm*",)),
     Chart("Learning rate", "The step size of the optimiser.", ("*learning_rate*", "*/lr")),
+    Chart("Tokens per second", "Response tokens over the time of each phase.", ("time/*_tokens_per_s",)),
     Chart("Time", "Seconds of a step, by what they were spent on.", ("time/*", "*seconds*", "*_s")),
 )
 PREFIX_NOTES = {

@@ -17,6 +17,7 @@ KIND_WORDS = {
     RunKind.SCORE: "Scoring",
     RunKind.COMPARE: "Comparison",
     RunKind.FEATURES: "Features",
+    RunKind.CHECK: "Check",
 }
 _ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl"}
 

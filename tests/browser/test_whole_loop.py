@@ -114,6 +114,9 @@ def _train(page: Page, server: WebServer, store: Store, kind: RunKind, words: st
     expect(page.get_by_role("button", name="Start run")).to_be_visible(timeout=20_000)
     for name, value in fields.items():
         _fill_number(page, name, value)
+    if kind is RunKind.PPO:
+        page.get_by_role("button", name="Check", exact=True).click()
+        expect(page.get_by_text("All is green")).to_be_visible(timeout=120_000)
     page.get_by_role("button", name="Start run").click()
     expect(page.get_by_role("heading", name=words)).to_be_visible(timeout=20_000)
     run_id = _finished(store, kind)

@@ -27,13 +27,24 @@ def sections() -> dict[str, dict[str, list[str]]]:
     return found
 
 
+def ppo_runs(rig: Rig) -> list[Run]:
+    """One with everything in its updates, one of an ensemble."""
+    ensemble = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=rig.model(), heads=2))
+    words = {"iterations": 2, "ptx_coef": 0.1, "surrogate": "penalty"}
+    second = {"second_reward_run": rig.reward().id}
+    return [
+        rig.here(rig.queue_ppo("shared", **words, **second)),
+        rig.here(rig.queue_ppo("shared", reward=ensemble, iterations=1)),
+    ]
+
+
 def test_the_page_names_what_tiny_runs_of_every_kind_report_and_nothing_else(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     words = {"snapshot": rig.small_snapshot, "model": rig.model()}
     project = rig.project(3)
     runs: dict[str, list[Run]] = {
         "Reward runs": [rig.reward()],
-        "PPO runs": [rig.here(rig.queue_ppo("shared", iterations=2, ptx_coef=0.1))],
+        "PPO runs": ppo_runs(rig),
         "SFT runs": [rig.here(rig.queue(RunKind.SFT, **words))],
         "DPO runs": [rig.here(rig.queue(RunKind.DPO, **words))],
         "Sampling runs": [
@@ -52,8 +63,10 @@ def test_every_metric_has_a_formula_and_says_over_what(tmp_path: Path) -> None:
             assert len(cells) == 4, f"{heading}: {name}"
             formula, over, unit, _usual = cells
             assert formula
-            assert over or name.endswith(("learning_rate", "kl/coef")), name
-            assert unit or name.endswith(("grad_norm", "learning_rate", "ratio", "deviation", "loss", "variance")), name
+            assert over or name.endswith(("learning_rate", "coef")), name
+            assert unit or name.endswith(
+                ("grad_norm", "learning_rate", "ratio", "deviation", "loss", "variance", "coef")
+            ), name
 
 
 def test_every_metric_has_a_chart_of_its_kind() -> None:

@@ -32,7 +32,11 @@ METRICS = {
     "policy/loss", "policy/clip_fraction", "policy/approx_kl", "policy/ratio", "policy/first_ratio_deviation",
     "policy/grad_norm", "policy/entropy",
     "value/loss", "value/clip_fraction", "value/grad_norm", "value/mean", "value/explained_variance",
+    "value/centred_explained_variance", "policy/learning_rate", "value/learning_rate",
     "response/length_mean", "response/ended_share",
+}  # fmt: skip
+HELD_OUT = {
+    "held_out/score_mean", "held_out/kl_mean", "held_out/objective", "held_out/length_mean", "held_out/ended_share",
 }  # fmt: skip
 
 
@@ -56,11 +60,10 @@ def sampled_prompts(rig: Rig, run: Run) -> list[str]:
 
 def test_every_iteration_is_reported(finished: Run, rig: Rig) -> None:
     found = rig.metrics(finished)
-    for step in (1, 2, 3):
-        assert {name for at, name in found if at == step} == METRICS
-    assert {name for _, name in rig.metrics(finished, with_time=True)} - METRICS == {
-        "time/generate_s", "time/score_s", "time/update_s",
-    }  # fmt: skip
+    for step, wanted in ((0, HELD_OUT), (1, METRICS), (2, METRICS), (3, METRICS | HELD_OUT)):
+        assert {name for at, name in found if at == step} == wanted
+    phases = {f"time/{phase}_{unit}" for phase in ("generate", "score", "update") for unit in ("s", "tokens_per_s")}
+    assert {name for _, name in rig.metrics(finished, with_time=True)} - METRICS - HELD_OUT == phases
     assert (finished.step, finished.total_steps, finished.result["iterations"]) == (3, 3, 3)
 
 
@@ -287,8 +290,8 @@ def test_an_update_that_goes_too_far_stops_early(rig: Rig) -> None:
 def test_the_critic_may_start_alone(rig: Rig) -> None:
     run = rig.here(rig.queue_ppo("shared", **WORDS, critic_warmup=1))
     names = {step: {name for at, name in rig.metrics(run) if at == step} for step in (1, 2)}
-    assert not {name for name in names[1] if name.startswith("policy/")} - {"policy/entropy"}
-    assert names[2] == METRICS
+    assert not {name for name in names[1] if name.startswith("policy/")} - {"policy/entropy", "policy/learning_rate"}
+    assert names[2] == METRICS | HELD_OUT
     assert rig.curve(run, "kl/k1_mean") == [0.0, 0.0]  # the first step of the policy comes after the second rollout
 
 

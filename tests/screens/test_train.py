@@ -15,7 +15,7 @@ from tiny import save_tiny_model
 from data.fields import describe
 from data.paths import Home
 from data.records import Role, RunKind, RunStatus
-from data.runs import list_runs
+from data.runs import claim_run, finish_run, list_runs
 from data.schema import response
 from data.store import Store
 from training.config import CONFIGS
@@ -71,6 +71,7 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
     if kind is RunKind.PPO:
         app.get_by_key(f"{key}.kl_target").set_value(6.0)
         app.get_by_key(f"{key}.value_clip_range").set_value(None)
+        _check(app, sqlite_store, ok=True)
     _starts(app)[0].click().run()
     assert not app.exception
     with sqlite_store.read() as tx:
@@ -154,6 +155,51 @@ def test_the_address_presets_the_form(sqlite_store: Store, home: Home, open_app:
     app.run()
     assert app.get_by_key("train.kind").value == "ppo"
     assert app.get_by_key("train.reward").value == old.id
+
+
+def _check(app: Any, store: Store, *, ok: bool) -> None:
+    """Press Check, and do what a worker would."""
+    next(button for button in app.button if button.label == "Check").click().run()
+    assert not app.exception
+    with store.begin() as tx:
+        run = claim_run(tx, "test worker")
+        assert run is not None and run.kind is RunKind.CHECK
+        checks = [{"name": "Memory", "state": "ok" if ok else "failed", "words": "10 MB <b>of</b> 20 MB"}]
+        parts = [{"name": "policy", "weights": 1.0, "gradients": 2.0, "optimizer": 4.0, "activations": 0, "cache": 0}]
+        memory = {"parts_mb": parts, "predicted_mb": 7.0, "available_mb": 20.0}
+        result = {"ok": ok, "checks": checks, "memory": memory, "step": {}, "sample": "<|user|>hi<|end|>"}
+        finish_run(tx, run.id, run.epoch, RunStatus.SUCCEEDED, result=result)
+    app.run()
+
+
+def test_ppo_starts_only_after_a_green_check_of_the_same_settings(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    app = _page(sqlite_store, open_app, RunKind.PPO)
+
+    def started() -> int:
+        with sqlite_store.read() as tx:
+            return len(list_runs(tx, kinds=(RunKind.PPO,)))
+
+    _starts(app)[0].click().run()
+    assert "no green check" in app.warning[0].value and started() == 0
+    _check(app, sqlite_store, ok=False)
+    assert any("Something has to be mended" in each.value for each in app.caption)
+    _starts(app)[0].click().run()
+    assert started() == 0
+    _check(app, sqlite_store, ok=True)
+    assert any("All is green" in each.value for each in app.caption)
+    assert any("10 MB <b>of</b>" in each.value for each in app.text)
+    assert any("<|user|>hi" in each.value for each in app.code)
+    app.get_by_key(f"train.ppo.{snapshot.project_id}.kl_coef").set_value(0.5)
+    _starts(app)[0].click().run()
+    assert started() == 0, "other settings than those that were checked"
+    app.get_by_key(f"train.ppo.{snapshot.project_id}.kl_coef").set_value(0.05)
+    _starts(app)[0].click().run()
+    assert not app.exception
+    assert started() == 1
 
 
 def _page(store: Store, open_app: Any, kind: RunKind, who: Any = None) -> Any:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from training.maths.kl import adapted_kl_coef, kl_estimate, kl_loss
+from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate, kl_loss
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,8 @@ def test_the_loss_has_the_estimators_value_and_the_gradient_of_the_exact_kl(esti
 )
 def test_the_controller_moves_by_at_most_a_fifth_of_its_horizon(kl: float, expected: float) -> None:
     assert adapted_kl_coef(0.15, kl, target=6, n_responses=512, horizon=10_000) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("kl", "wanted"), [(0.006, 0.5), (0.0067, 1.0), (0.0149, 1.0), (0.0151, 2.0)])
+def test_the_penalty_on_the_update_is_halved_or_doubled(kl: float, wanted: float) -> None:
+    assert adapted_update_kl_coef(1.0, kl, target=0.01) == wanted

@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.maths.losses import entropy, policy_loss, ranking_loss, selected_logprobs, value_loss
+from training.maths.losses import (
+    entropy,
+    penalised_policy_loss,
+    policy_loss,
+    ranking_loss,
+    selected_logprobs,
+    value_loss,
+)
 
 NATURAL_LOG_OF_2 = 0.6931471806
 
@@ -287,3 +294,47 @@ def test_a_group_whose_pairs_are_all_even_gives_no_term() -> None:
     assert (found.loss.item(), found.n_groups) == (alone.loss.item(), 1)
     with pytest.raises(ValueError, match="no pair to learn from"):
         ranking_loss(scores, whole(1, 1, 1, 1), groups, preferences=sure(4, {(2, 3): 0.5}))
+
+
+def test_the_penalised_surrogate_by_hand() -> None:
+    old, new = torch.tensor([[-1.0, -2.0, 9.0]]), torch.tensor([[-0.9, -2.3, -9.0]], requires_grad=True)
+    advantages, weights = torch.tensor([[1.0, -2.0, 7.0]]), torch.tensor([[0.5, 0.5, 0.0]])
+    loss, stats = penalised_policy_loss(new, old, advantages, weights, kl_coef=3.0)
+    ratios = [math.exp(0.1), math.exp(-0.3)]
+    kl = [ratios[0] - 1 - 0.1, ratios[1] - 1 + 0.3]
+    assert loss.item() == pytest.approx(-0.5 * (ratios[0] - 3 * kl[0]) - 0.5 * (-2 * ratios[1] - 3 * kl[1]), abs=1e-6)
+    assert stats.approx_kl.item() == pytest.approx(sum(kl) / 2, abs=1e-6)
+    assert (stats.clip_fraction.item(), stats.ratio.item()) == (0, pytest.approx(sum(ratios) / 2))
+    loss.backward()
+    assert new.grad is not None
+    wanted = [-0.5 * (ratio * a - 3 * (ratio - 1)) for ratio, a in zip(ratios, (1.0, -2.0), strict=True)]
+    assert new.grad[0].tolist() == pytest.approx([*wanted, 0.0], abs=1e-6)
+
+
+def test_the_penalty_has_the_gradient_of_the_exact_kl_of_old_and_new() -> None:
+    """Over a whole vocabulary, weighted by the policy that sampled."""
+    generator = torch.Generator().manual_seed(0)
+    old = torch.randn(6, generator=generator, dtype=torch.float64).log_softmax(0)
+    logits = torch.randn(6, generator=generator, dtype=torch.float64, requires_grad=True)
+    new = logits.log_softmax(0)
+    loss, _ = penalised_policy_loss(new[None], old[None], torch.zeros(1, 6), old.exp()[None], kl_coef=1.0)
+    (estimated,) = torch.autograd.grad(loss, logits, retain_graph=True)
+    (exact,) = torch.autograd.grad((old.exp() * (old - new)).sum(), logits)
+    assert torch.allclose(estimated, exact, atol=1e-12)
+
+
+def test_at_ratio_one_both_surrogates_have_the_policy_gradient() -> None:
+    """In float64, through a whole softmax: -sum of weights * A * grad log policy."""
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(3, 4, 7, generator=generator, dtype=torch.float64, requires_grad=True)
+    chosen = torch.randint(7, (3, 4), generator=generator)
+    advantages = torch.randn(3, 4, generator=generator, dtype=torch.float64)
+    weights = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=torch.float64) / 7
+    new = logits.log_softmax(-1).gather(-1, chosen[..., None]).squeeze(-1)
+    (wanted,) = torch.autograd.grad(-(weights * advantages * new).sum(), logits, retain_graph=True)
+    for loss, _ in (
+        policy_loss(new, new.detach(), advantages, weights, 0.2),
+        penalised_policy_loss(new, new.detach(), advantages, weights, 5.0),
+    ):
+        (found,) = torch.autograd.grad(loss, logits, retain_graph=True)
+        assert torch.allclose(found, wanted, atol=1e-15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,19 +19,17 @@ from training.maths.kl import kl_estimate
 from training.maths.masked import masked_mean, token_weights, whiten
 from training.models import Machine
 from training.ppo import (
-    RATIO_DEVIATION,
-    Metrics,
-    backward_ptx,
+    adapt_weights,
     check_first_ratio,
     final_scores,
-    mean_of_steps,
     minibatches,
     prompts_of_iteration,
-    step,
-    update_minibatch,
+    scale_of_scores,
     with_centred_critic,
 )
+from training.ppo_figures import mean_of_steps
 from training.ppo_run import make_learner
+from training.ppo_update import RATIO_DEVIATION, Metrics, backward_ptx, step, update_minibatch
 from training.rollout import Rollout, sample_rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -120,7 +119,7 @@ def gradient_of_update(
         return 1.0
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.ppo.step", catch)
+        patch.setattr("training.ppo_update.step", catch)
         update_minibatch(
             parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=0, trains_policy=True
         )
@@ -349,3 +348,49 @@ def test_optimizers_hold_what_is_trained_and_nothing_else(rig: Rig) -> None:
             assert [id(each) for each in group["params"]] == [id(each) for each in parameters.values()]
             assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (rate, (0.9, 0.95), 1e-5, 0.0)
             assert all(each.dtype == torch.float32 for each in group["params"])
+
+
+def test_scores_are_cut_after_scaling_and_before_the_penalty(rig: Rig) -> None:
+    parts = rig.parts("shared", **WORDS, missing_eos_penalty=1.5, score_clip=1.0)
+    rollout, _, _ = prepared(parts)
+    rollout = replace(rollout, scores=torch.tensor([1.0, 2.0, 3.0, -4.0, 5.0, 6.0]), ended=torch.arange(6) % 2 == 0)
+    assert final_scores(rollout, parts.config, 2.0).tolist() == [0.5, -0.5, 1.0, -2.5, 1.0, -0.5]
+
+
+def test_scores_may_be_divided_by_their_running_spread(rig: Rig) -> None:
+    parts = rig.parts("shared", **WORDS, running_scores=True)
+    rollout, _, _ = prepared(parts)
+    first, second = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 6.0]), torch.tensor([3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
+    scales = [scale_of_scores(parts.config, parts.learner, replace(rollout, scores=each)) for each in (first, second)]
+    assert scales == pytest.approx(
+        [first.std(correction=0).item(), torch.cat([first, second]).std(correction=0).item()]
+    )
+
+
+def test_the_surrogate_with_a_penalty_clips_nothing_and_pulls_back(rig: Rig) -> None:
+    moved = {}
+    for kl_coef in (0.0, 1e4):
+        parts = rig.parts("full", **WORDS, surrogate="penalty", update_kl_coef=kl_coef)
+        rollout, advantages, returns = prepared(parts)
+        for number in range(4):
+            figures = update_minibatch(
+                parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=number,
+                trains_policy=True,
+            )  # fmt: skip
+            assert figures["policy/clip_fraction"] == 0
+        moved[kl_coef] = figures["policy/approx_kl"]
+    assert 0 < moved[1e4] < 0.7 * moved[0.0]
+
+
+def test_the_weight_of_the_penalty_follows_what_the_update_moved(rig: Rig) -> None:
+    parts = rig.parts("full", **WORDS, surrogate="penalty", update_kl_target=0.01)
+    rollout, _, _ = prepared(parts)
+    kl = torch.zeros_like(rollout.old_logprobs)
+    still = adapt_weights(parts.config, parts.learner, rollout, kl, trains_policy=True)
+    assert still == {"policy/update_kl": pytest.approx(0, abs=1e-6), "policy/update_kl_coef": 1.0}
+    assert parts.learner.update_kl_coef == 0.5
+    mask = rollout.batch.mask
+    far = replace(rollout, old_logprobs=torch.where(mask, rollout.old_logprobs + 0.5, 0))
+    found = adapt_weights(parts.config, parts.learner, far, kl, trains_policy=True)
+    assert found["policy/update_kl"] == pytest.approx(math.exp(-0.5) - 1 + 0.5, abs=1e-4)
+    assert parts.learner.update_kl_coef == 1.0

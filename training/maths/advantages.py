@@ -53,3 +53,9 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
     if not bool(variance > 0):
         return torch.zeros((), dtype=returns.dtype)
     return 1 - (values[mask] - counted).square().mean() / variance
+
+
+def centred_explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """1 - variance of the error / variance of the returns: the form of most programs, blind to a constant error."""
+    error = torch.where(mask, values - returns, 0)
+    return explained_variance(values - error[mask].mean() if mask.any() else values, returns, mask)

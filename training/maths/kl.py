@@ -44,3 +44,13 @@ def adapted_kl_coef(kl_coef: float, kl: float, target: float, n_responses: int, 
     """
     error = max(-MAX_ADAPTATION, min(MAX_ADAPTATION, kl / target - 1))
     return kl_coef * (1 + error * n_responses / horizon)
+
+
+def adapted_update_kl_coef(kl_coef: float, kl: float, target: float) -> float:
+    """The weight of KL(old, new) for the next iteration: halved below target / 1.5, doubled above target * 1.5.
+
+    Source: Schulman et al. 2017, section 4.
+    """
+    if kl < target / 1.5:
+        return kl_coef / 2
+    return kl_coef * 2 if kl > target * 1.5 else kl_coef

@@ -1,0 +1,209 @@
+"""What a PPO run keeps an eye on: held-out prompts, the best checkpoint, alarms, and its rollouts token by token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from rig import LAYOUTS, Rig
+from transformers import AutoModelForCausalLM
+
+import training.policy_eval
+from data.errors import InvalidInput
+from data.records import FailureKind, Run, RunKind, RunStatus
+from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, read_rollout, recorded_iterations
+from data.runs import resume_run
+from training.models import weights_hash
+from training.policy_eval import Evaluation, held_out_prompts
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+WORDS = {"iterations": 4, "learning_rate": 1e-2, "critic_learning_rate": 1e-2, "eval_every": 2, "token_rows": 3}
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    made = Rig(tmp_path_factory.mktemp("watch"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def finished(rig: Rig) -> Run:
+    return rig.here(rig.queue_ppo("shared", **WORDS))
+
+
+def rows_of(rig: Rig, run: Run, side: str, iteration: int) -> list[dict[str, Any]]:
+    return read_rollout(rig.folder(run), side, iteration)
+
+
+def test_the_same_prompts_are_measured_at_the_start_at_times_and_at_the_end(finished: Run, rig: Rig) -> None:
+    steps = sorted({step for step, name in rig.metrics(finished) if name.startswith("held_out/")})
+    assert steps == recorded_iterations(rig.folder(finished), HELD_OUT) == [0, 2, 4]
+    keys = [[row["prompt_key"] for row in rows_of(rig, finished, HELD_OUT, step)] for step in steps]
+    assert keys[0] == keys[1] == keys[2] and len(set(keys[0])) == 3
+    prompts = {row["prompt"] for row in rows_of(rig, finished, HELD_OUT, 0)}
+    assert prompts == rig.held_out(rig.small_snapshot)
+    found = rig.metrics(finished)
+    assert found[0, "held_out/kl_mean"] == 0, "before the first update the policy is its reference"
+    assert found[4, "held_out/kl_mean"] != 0
+    for step in steps:
+        at = {name: float(found[step, f"held_out/{name}"] or 0) for name in ("score_mean", "kl_mean", "objective")}
+        assert at["objective"] == pytest.approx(at["score_mean"] - 0.05 * max(0, at["kl_mean"]), abs=1e-6)
+
+
+def test_the_best_policy_is_kept_and_is_the_one_that_was_measured(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[int, dict[str, torch.Tensor]] = {}
+    original = training.policy_eval.save_policy
+
+    def keep(policy: Any, tokenizer: Any, folder: Any) -> None:
+        original(policy, tokenizer, folder)
+        kept[len(kept)] = {name: each.clone() for name, each in policy.language_model.state_dict().items()}
+
+    monkeypatch.setattr(training.policy_eval, "save_policy", keep)
+    run = rig.here(rig.queue_ppo("full", **(WORDS | {"iterations": 6})))
+    figures = {step: value for (step, name), value in rig.metrics(run).items() if name == "held_out/objective"}
+    best = max(figures, key=lambda step: (figures[step], -step))
+    assert run.result["best_iteration"] == best
+    told = [event.detail["iteration"] for event in rig.events(run, "best_so_far")]
+    assert told[0] == 0 and told[-1] == best and told == sorted(told)
+    folder = rig.folder(run) / "best"
+    assert folder.is_dir() is (best > 0)
+    if best:
+        saved = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+        assert all(torch.equal(saved[name], each) for name, each in kept[max(kept)].items())
+
+
+def test_only_what_is_better_than_everything_before_is_saved(rig: Rig) -> None:
+    parts = rig.parts("shared")
+    tokenizer = parts.encoder.tokenizer
+    held_out = held_out_prompts(parts.config, parts.reporter, parts.encoder, parts.roles.context)
+    evaluation = Evaluation(parts.config, held_out, parts.encoder, parts.machine, parts.reporter, tokenizer)
+    is_there, best = [], []
+    for iteration, objective in enumerate((0.5, 0.5, 0.4, 0.7, 0.6)):
+        parts.learner.iteration = iteration
+        evaluation.keep_if_best(parts.learner, {"held_out/objective": objective, "held_out/score_mean": 1.0})
+        is_there.append((parts.reporter.folder / "best" / "model.safetensors").is_file())
+        best.append(parts.learner.watch.best["iteration"])
+    assert is_there == [False, False, False, True, True], "the start is the best until something is better"
+    assert best == [0, 0, 0, 3, 3]
+    assert json.loads((parts.reporter.folder / "best" / "best.json").read_text())["iteration"] == 3
+    rig.finish(parts.reporter.run)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_second_reward_model_decides_which_is_best(layout: str, rig: Rig) -> None:
+    second = rig.reward("full" if layout == "shared" else "lora")
+    before = weights_hash(rig.folder(second) / "model")
+    run = rig.here(rig.queue_ppo(layout, **WORDS, second_reward_run=second.id))
+    figures = {step: value for (step, name), value in rig.metrics(run).items() if name == "held_out/second_score_mean"}
+    assert sorted(figures) == [0, 2, 4]
+    assert run.result["best_iteration"] == max(figures, key=lambda step: (figures[step], -step))
+    assert {event.detail["told_by"] for event in rig.events(run, "best_so_far")} == {"held_out/second_score_mean"}
+    assert weights_hash(rig.folder(second) / "model") == before
+
+
+@pytest.mark.parametrize("layout", ["shared", "full"])
+def test_an_ensemble_of_heads_says_how_sure_it_is(layout: str, rig: Rig) -> None:
+    words = {"model": rig.model(), "learning_rate": 3e-3, "heads": 3}
+    adapter = "lora" if layout == "shared" else "full"
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, adapter=adapter, **words))
+    run = rig.here(rig.queue_ppo(layout, reward=reward, **WORDS))
+    found = rig.metrics(run)
+    for step in (0, 2, 4):
+        score, spread, sure = (
+            float(found[step, f"held_out/{name}"] or 0) for name in ("score_mean", "spread_mean", "sure_score_mean")
+        )
+        assert spread > 0
+        assert sure == pytest.approx(score - spread, abs=1e-6)
+
+
+def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
+    from training.models import Machine
+    from training.roles import SharedRewardModel, ended_sequence
+    from training.rollout import sample_rollout
+    from training.scorer import Scorer
+
+    words = {"model": rig.model(), "learning_rate": 3e-3, "heads": 3}
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, adapter="lora", **words))
+    parts = rig.parts("shared", reward=reward)
+    model = parts.roles.reward_model
+    assert isinstance(model, SharedRewardModel)
+    rollout = sample_rollout(
+        parts.roles, parts.prompts[:4], parts.config, parts.encoder, parts.machine, 0, check=lambda: None
+    )
+    scorer = Scorer(rig.home, reward.id, Machine(torch.device("cpu"), False))
+    ends = (parts.encoder.stop_ids, parts.encoder.eos_id, scorer.info.max_length)
+    wanted = scorer.spread_ids([ended_sequence(row, *ends) for row in rollout.rows])
+    found = model.spread(rollout.rows)
+    assert found is not None and wanted is not None
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_an_alarm_is_recorded_and_the_run_goes_on(rig: Rig) -> None:
+    run = rig.here(rig.queue_ppo("shared", **(WORDS | {"learning_rate": 1e-1}), max_kl=1e-3))
+    (event,) = rig.events(run, "kl_above_ceiling")[:1]
+    assert "max_kl = 0.001" in event.detail["seen"] and "raise kl_coef" in event.detail["advice"]
+    assert run.result["iterations"] == 4
+
+
+def test_an_alarm_can_stop_the_run_which_can_be_resumed(rig: Rig) -> None:
+    words = WORDS | {"learning_rate": 1e-1}
+    run = rig.here(rig.queue_ppo("shared", **words, max_kl=1e-3, on_alarm="stop"), RunStatus.FAILED)
+    assert run.error_kind is FailureKind.ERROR
+    assert run.error_message is not None and "kl_above_ceiling" in run.error_message
+    (event,) = rig.events(run, "kl_above_ceiling")
+    stopped_at = event.detail["iteration"]
+    with rig.store.begin() as tx:
+        resume_run(tx, run.id)
+    assert rig.here(run).result["iterations"] == 4
+    (resumed,) = rig.events(run, "resumed_from_checkpoint")
+    assert resumed.detail["step"] == stopped_at
+
+
+def test_every_number_of_the_loop_is_kept_for_some_tokens(finished: Run, rig: Rig) -> None:
+    assert recorded_iterations(rig.folder(finished), TRAIN) == [1, 2, 3, 4]
+    for iteration in (1, 2):
+        rows = rows_of(rig, finished, TRAIN, iteration)
+        assert len(rows) == 3
+        for row in rows:
+            n = len(row["ids"])
+            assert all(len(row[name]) == n for name in (*TOKEN_COLUMNS, "clipped", "tokens"))
+            assert row["kl"] == pytest.approx(sum(row["logprob"]) - sum(row["ref_logprob"]), abs=1e-4)
+            penalties = [-0.05 * (p - q) for p, q in zip(row["logprob"], row["ref_logprob"], strict=True)]
+            assert row["kl_penalty"] == pytest.approx(penalties, abs=1e-6)
+            assert row["reward"][:-1] == pytest.approx(penalties[:-1], abs=1e-6)
+            assert row["reward"][-1] == pytest.approx(penalties[-1] + row["score_after_penalty"], abs=1e-5)
+            after = [*row["value"][1:], 0.0]
+            errors = [r + v1 - v0 for r, v0, v1 in zip(row["reward"], row["value"], after, strict=True)]
+            assert row["td_error"] == pytest.approx(errors, abs=1e-5)
+            gains, carried = [], 0.0
+            for error in reversed(errors):
+                carried = error + 0.95 * carried
+                gains.append(carried)
+            wanted = [gain + value for gain, value in zip(reversed(gains), row["value"], strict=True)]
+            assert row["return"] == pytest.approx(wanted, abs=1e-4)
+            assert row["clipped"] == [
+                (ratio - 1) * (1 if a > 0 else -1) > 0.2
+                for ratio, a in zip(row["ratio"], row["advantage"], strict=True)
+            ]
+    assert any(abs(ratio - 1) > 1e-4 for row in rows_of(rig, finished, TRAIN, 1) for ratio in row["ratio"])
+
+
+def test_a_file_is_read_by_itself_and_some_columns_of_it(finished: Run, rig: Rig) -> None:
+    rows = read_rollout(rig.folder(finished), TRAIN, 2, ("prompt", "score"))
+    assert all(row.keys() == {"prompt", "score"} for row in rows)
+    with pytest.raises(InvalidInput, match="can't be read"):
+        read_rollout(rig.folder(finished), TRAIN, 99)
+    (rig.folder(finished) / "rollouts" / "train-00000077.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InvalidInput, match="train-00000077"):
+        read_rollout(rig.folder(finished), TRAIN, 77)
+
+
+def test_nothing_is_kept_or_measured_where_nothing_is_asked_for(rig: Rig) -> None:
+    run = rig.here(rig.queue_ppo("shared", **(WORDS | {"token_rows": 0, "eval_prompts": 0, "iterations": 1})))
+    assert not (rig.folder(run) / "rollouts").exists()
+    assert not any(name.startswith("held_out/") for _, name in rig.metrics(run))
+    assert "best_iteration" not in run.result

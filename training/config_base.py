@@ -1,0 +1,69 @@
+"""What the configurations of all runs share: the machine, sampling, and what every training run has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from data.fields import option
+
+DEMO_MODEL = "demo"
+MACHINE, SAMPLING, OPTIMISER, ALGORITHM = "machine", "sampling", "optimiser", "algorithm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineConfig:
+    """Where and in which precision a run computes: the same for every kind."""
+
+    seed: int = option(0, "seed of everything random in the run", min=0, max=2**31 - 1, group=MACHINE)
+    device: str = option(
+        "auto", "where to compute; auto takes CUDA, then MPS, then the CPU",
+        choices=("auto", "cuda", "mps", "cpu"), group=MACHINE,
+    )  # fmt: skip
+    precision: str = option(
+        "auto", "auto: bf16 autocast over fp32 master weights on CUDA, fp32 elsewhere",
+        choices=("auto", "fp32", "bf16"), group=MACHINE,
+    )  # fmt: skip
+    threads: int = option(0, "CPU threads of torch; 0 leaves the choice to torch", min=0, max=256, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationConfig(MachineConfig):
+    """How responses are sampled. Every field is passed on; a model's own defaults never count."""
+
+    max_new_tokens: int = option(256, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    temperature: float = option(1.0, "sampling temperature", min=0.01, max=10.0, group=SAMPLING)
+    batch_size: int = option(8, "prompts generated together", unit="prompts", min=1, max=4096, group=SAMPLING)
+
+    # PPO learns from samples of the whole distribution: of any other, its ratios and its KL would be wrong.
+    @property
+    def top_k(self) -> int:
+        return 0
+
+    @property
+    def top_p(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutGenerationConfig(GenerationConfig):
+    """The same, with unlikely tokens left out where that is asked."""
+
+    top_k: int = option(0, "sample from the k most likely tokens; 0: from all", min=0, max=10_000, group=SAMPLING)
+    top_p: float = option(1.0, "sample from the smallest set with this much probability", min=0.01, max=1.0,
+                          group=SAMPLING)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(MachineConfig):
+    """What every training run has."""
+
+    model: str = option("", "what to start from: 'demo', a folder, a hub id, or run:ID; empty: the model that was "
+                        "sampled")  # fmt: skip
+    adapter: str = option("lora", "train low-rank adapters, or every weight", choices=("lora", "full"))
+    lora_rank: int = option(16, "rank of the adapters", min=1, max=512, group=OPTIMISER)
+    lora_alpha: int = option(32, "scale of the adapters is alpha / rank", min=1, max=1024, group=OPTIMISER)
+    learning_rate: float | None = option(
+        None, "peak; none: the usual one for this kind, with adapters or without", min=0.0, group=OPTIMISER
+    )
+    max_grad_norm: float = option(1.0, "gradients are clipped to this norm", min=1e-6, group=OPTIMISER)
+    checkpoint_every: int = option(25, "steps between checkpoints", unit="steps", min=1, group=MACHINE)

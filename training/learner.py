@@ -1,0 +1,109 @@
+"""What a PPO run carries from one iteration to the next, and how a checkpoint holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from data.errors import InvalidInput
+from training.checkpoint import (
+    State,
+    newest_checkpoint,
+    pack_optimizer,
+    pack_random_state,
+    save_checkpoint,
+    unpack_optimizer,
+    unpack_random_state,
+)
+from training.maths.spread import RunningSpread
+from training.reporter import Reporter
+from training.roles import Roles
+
+
+@dataclass
+class Watch:
+    """What the guards remember. `first`: the first iteration's figures; `evaluations`: on held-out prompts, in order;
+    `raised`: the alarms that are on; `best`: the evaluation with the best figure."""
+
+    first: dict[str, float] = field(default_factory=dict)
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
+    best: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Learner:
+    """What training changes: two sets of parameters, their optimizers, and the numbers that adapt."""
+
+    roles: Roles
+    policy_optimizer: torch.optim.Optimizer
+    critic_optimizer: torch.optim.Optimizer
+    kl_coef: float
+    update_kl_coef: float = 1.0  # of KL(old, new), in the surrogate with a penalty
+    score_scale: float = 1.0  # scores are divided by it
+    score_spread: RunningSpread = field(default_factory=RunningSpread)  # of all scores so far
+    iteration: int = 0  # how many are done
+    watch: Watch = field(default_factory=Watch)
+    best_of: list[tuple[list[int], list[int]]] = field(default_factory=list)  # prompt and best response, for PPO-ptx
+
+
+def save(learner: Learner, reporter: Reporter) -> None:
+    """A checkpoint between two iterations: both models, both optimizers, what adapts, the random states."""
+    roles = learner.roles
+    policy_state, policy_values = pack_optimizer(learner.policy_optimizer)
+    critic_state, critic_values = pack_optimizer(learner.critic_optimizer)
+    random_state, random_values = pack_random_state()
+    state = State(
+        step=learner.iteration,
+        tensors={
+            "policy": dict(roles.policy_parameters),
+            "critic": dict(roles.critic_parameters),
+            "policy_optimizer": policy_state,
+            "critic_optimizer": critic_state,
+            "random": random_state,
+        },
+        values={
+            "policy_optimizer": policy_values,
+            "critic_optimizer": critic_values,
+            "random": random_values,
+            "kl_coef": learner.kl_coef,
+            "update_kl_coef": learner.update_kl_coef,
+            "score_spread": list(learner.score_spread),
+            "watch": vars(learner.watch),
+        },
+    )
+    save_checkpoint(reporter, state)
+
+
+def resume(learner: Learner, reporter: Reporter) -> None:
+    """Restore the newest good checkpoint, if there is one, and say what was restored."""
+    state = newest_checkpoint(reporter)
+    if state is None:
+        return
+    for name, parameters in (("policy", learner.roles.policy_parameters), ("critic", learner.roles.critic_parameters)):
+        saved = state.tensors[name]
+        if saved.keys() != parameters.keys():
+            raise InvalidInput(f"the checkpoint's {name} has other weights than this run's; start a new run")
+        with torch.no_grad():
+            for key, parameter in parameters.items():
+                parameter.copy_(saved[key])
+    for name, optimizer in (("policy", learner.policy_optimizer), ("critic", learner.critic_optimizer)):
+        unpack_optimizer(optimizer, state.tensors[f"{name}_optimizer"], state.values[f"{name}_optimizer"])
+    unpack_random_state(state.tensors["random"], state.values["random"])
+    adapted = restore_numbers(learner, state.values)
+    learner.iteration = state.step
+    reporter.resumed_from(state.step, [*sorted(state.tensors), *adapted, "iteration"])
+
+
+def restore_numbers(learner: Learner, values: dict[str, Any]) -> list[str]:
+    """Take over the numbers that adapt; return their names. Checkpoints of earlier versions have only the first."""
+    learner.kl_coef = values["kl_coef"]
+    if "watch" not in values:
+        return ["kl_coef"]
+    learner.update_kl_coef = values["update_kl_coef"]
+    n, mean, squares = values["score_spread"]
+    learner.score_spread = RunningSpread(int(n), mean, squares)
+    learner.watch = Watch(**values["watch"])
+    return ["kl_coef", "update_kl_coef", "score_spread", "watch"]

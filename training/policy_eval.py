@@ -1,0 +1,128 @@
+"""The policy on fixed held-out prompts, with the same random numbers each time: what the best checkpoint is told by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data.errors import InvalidInput
+from data.records import Split
+from data.rollouts import HELD_OUT, write_rollout
+from data.snapshots import read_groups
+from training.config import PPOConfig
+from training.encoding import Encoder
+from training.learner import Learner
+from training.maths.advantages import gae, token_rewards
+from training.maths.kl import kl_estimate
+from training.models import Machine, longest_prompt, write_json
+from training.ppo_update import Metrics
+from training.reporter import Reporter
+from training.roles import RewardModel
+from training.rollout import PromptItem, Rollout, sample_rollout
+from training.save_roles import save_policy
+from training.token_rows import Credit, token_rows
+
+BEST_FOLDER, BEST_FILE = "best", "best.json"
+SAME_NUMBERS = -1  # in place of an iteration: the same random numbers at each evaluation
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Measures the policy on held-out prompts and keeps the best. `second`: a reward model that PPO does not see."""
+
+    config: PPOConfig
+    prompts: list[PromptItem]
+    encoder: Encoder
+    machine: Machine
+    reporter: Reporter
+    tokenizer: Any
+    second: RewardModel | None = None
+
+    def is_due(self, iteration: int) -> bool:
+        return iteration % self.config.eval_every == 0 or iteration == self.config.iterations
+
+    def measure(self, learner: Learner) -> Metrics:
+        """The held-out figures of the policy; its responses are recorded, and it is saved if it is the best."""
+        config = replace(self.config, responses_per_prompt=1, prompts_per_iteration=len(self.prompts), minibatches=1)
+        rollout = sample_rollout(
+            learner.roles, self.prompts, config, self.encoder, self.machine, SAME_NUMBERS,
+            check=self.reporter.raise_if_stopping,
+        )  # fmt: skip
+        kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1").sum(1).mean().item()
+        score = rollout.scores.mean().item()
+        figures = {
+            "held_out/score_mean": score,
+            "held_out/kl_mean": kl,
+            "held_out/objective": score
+            - learner.score_scale * self.config.kl_coef * max(kl, 0.0),  # by chance it is below 0
+            "held_out/length_mean": rollout.batch.mask.sum(1).float().mean().item(),
+            "held_out/ended_share": rollout.ended.float().mean().item(),
+        } | self.second_figure(learner, rollout, score)
+        self.record(learner, rollout)
+        self.keep_if_best(learner, figures)
+        return figures
+
+    def second_figure(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
+        """What a reward model says that PPO does not see; else, of an ensemble, the score less the heads' spread."""
+        if self.second is not None:
+            return {"held_out/second_score_mean": self.second.score(rollout.rows).mean().item()}
+        spread = learner.roles.reward_model.spread(rollout.rows)
+        if spread is None:
+            return {}
+        return {"held_out/spread_mean": spread.mean().item(), "held_out/sure_score_mean": score - spread.mean().item()}
+
+    def record(self, learner: Learner, rollout: Rollout) -> None:
+        """Keep the responses token by token."""
+        config, mask = self.config, rollout.batch.mask
+        kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
+        scores = rollout.scores / learner.score_scale
+        rewards = token_rewards(scores, kl, mask, learner.kl_coef if config.kl_place == "reward" else 0.0)
+        advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
+        credit = Credit(scores, kl, rewards, advantages, returns)
+        rows = token_rows(rollout, credit, config, self.encoder, learner.kl_coef, config.token_rows)
+        for row, prompt in zip(rows, self.prompts, strict=False):
+            row["prompt_key"] = prompt.key
+        if rows:
+            write_rollout(self.reporter.folder, HELD_OUT, learner.iteration, rows)
+
+    def keep_if_best(self, learner: Learner, figures: Metrics) -> None:
+        """Remember the evaluation, and save the policy beside the run's last one if none was better."""
+        names = ("held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective")
+        name = next(each for each in names if each in figures)
+        entry = {"score": figures["held_out/score_mean"], "iteration": float(learner.iteration)}
+        if name != "held_out/objective":
+            entry["second"] = figures[name]
+        watch = learner.watch
+        watch.evaluations = [*watch.evaluations, entry]
+        if watch.best and not figures[name] > watch.best["figure"]:
+            return
+        watch.best = {"iteration": float(learner.iteration), "figure": figures[name]}
+        self.reporter.event("best_so_far", iteration=learner.iteration, told_by=name, figure=figures[name])
+        if learner.iteration:
+            save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER)
+            write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
+
+
+def held_out_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[PromptItem]:
+    """The first prompts of the snapshot's held-out side that fit; the rest is counted in an event."""
+    limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0)
+    found: dict[str, PromptItem] = {}
+    for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
+        if len(found) >= config.eval_prompts:
+            break
+        if group.split is not Split.EVAL or group.prompt_id in found:
+            continue
+        try:
+            ids = encoder.prompt_ids(group.messages)
+        except InvalidInput:
+            counts["refused"] += 1
+            continue
+        if len(ids) > limit:
+            counts["too_long"] += 1
+            continue
+        counts["used"] += 1
+        found[group.prompt_id] = PromptItem(group.prompt_id, group.messages, ids, group.facts)
+    if config.eval_prompts:
+        reporter.event("held_out_prompts", **counts)
+    return list(found.values())

@@ -1,0 +1,226 @@
+"""Everything that can be checked of a PPO run before it starts, in one go: a `check` run, whose result is the report.
+
+A check that fails turns the report red and says what to do; what needs it is then not reached.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from data.errors import InvalidInput, ProjectError
+from training.build_roles import build_roles, shares_base
+from training.config import PPOConfig
+from training.encoding import Encoder, pack
+from training.learner import Learner
+from training.memory_plan import available_memory, in_use, memory_plan, peak, shape_of
+from training.models import Machine, ModelSource, context_of, find_model, load_encoder, longest_prompt, set_up_machine
+from training.models import versions as versions_of
+from training.ppo import check_first_ratio
+from training.ppo_run import load_prompts, make_learner
+from training.ppo_update import RATIO_DEVIATION, update_minibatch
+from training.reporter import Reporter
+from training.roles import Roles, ScoredRow
+from training.rollout import PromptItem, Rollout
+from training.scorer import RewardInfo, read_reward_info
+
+MB = 1e6
+SAFE_SHARE = 0.9  # of the available memory that the predicted peak may take
+SAMPLE_CHARACTERS = 4_000
+GREEN, RED, NOT_REACHED = "ok", "failed", "not reached"
+
+
+@dataclass
+class Report:
+    """What the checks found, in their order; the rest is shown beside them."""
+
+    checks: list[dict[str, str]] = field(default_factory=list)
+    memory: dict[str, Any] = field(default_factory=dict)
+    step: dict[str, float] = field(default_factory=dict)
+    sample: str = ""
+
+    @property
+    def is_green(self) -> bool:
+        return all(check["state"] == GREEN for check in self.checks)
+
+    def check(self, name: str, look: Callable[[], str]) -> bool:
+        """Add a check: what `look` returns, or what it raises. Once one has failed, the later ones are not reached."""
+        if not self.is_green:
+            self.checks.append({"name": name, "state": NOT_REACHED, "words": ""})
+            return False
+        try:
+            words, state = look(), GREEN
+        except ProjectError as error:
+            words, state = str(error), RED
+        except torch.OutOfMemoryError:
+            words, state = "there is not enough memory for it; see the table for the largest part", RED
+        self.checks.append({"name": name, "state": state, "words": words})
+        return state == GREEN
+
+
+def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
+    """Check everything; the run succeeds whatever is found, and its result says whether all is green."""
+    report = Preflight(config, reporter).look()
+    return {"ok": report.is_green, **asdict(report)}
+
+
+class Preflight:
+    """The checks in their order: cheap ones first, then what needs the models, then one step."""
+
+    machine: Machine
+    source: ModelSource
+    encoder: Encoder
+    info: RewardInfo
+    prompts: list[PromptItem]
+    roles: Roles
+    learner: Learner
+
+    def __init__(self, config: PPOConfig, reporter: Reporter) -> None:
+        self.config, self.reporter, self.report = config, reporter, Report()
+
+    def look(self) -> Report:
+        checks = (
+            ("Sizes divide", self.sizes), ("Model and machine", self.model), ("End and padding", self.tokens),
+            ("Context and prompts", self.context), ("The reward model's zero", self.shift),
+            ("Memory", self.memory), ("Policy equals reference", self.reference),
+            ("One step at the worst length", self.step),
+        )  # fmt: skip
+        for number, (name, look) in enumerate(checks, start=1):
+            self.reporter.raise_if_stopping()
+            self.report.check(name, look)
+            self.reporter.step(number, len(checks))
+        return self.report
+
+    def sizes(self) -> str:
+        config = self.config
+        rows = f"{config.prompts_per_iteration} prompts x {config.responses_per_prompt} responses"
+        return (
+            f"{rows} = {config.responses_per_iteration} responses, in {config.minibatches} minibatches of "
+            f"{config.minibatch_size}, {config.ppo_epochs} times"
+        )
+
+    def model(self) -> str:
+        self.machine = set_up_machine(self.config)
+        self.reporter.versions(versions_of(self.machine))
+        self.source = find_model(self.config.model, self.reporter.home, self.reporter)
+        precision = "bf16 over fp32 weights" if self.machine.is_bf16 else "fp32"
+        return f"{self.source.name}, revision {self.source.revision}, on {self.machine.device}, {precision}"
+
+    def tokens(self) -> str:
+        self.encoder = encoder = load_encoder(self.source)
+        ends = ", ".join(f"{encoder.show([each])!r} ({each})" for each in sorted(encoder.stop_ids))
+        shared = "; texts may hold it too, every mask here comes from lengths" if encoder.is_pad_shared else ""
+        return f"responses end with {ends}; padding is {encoder.show([encoder.pad_id])!r} ({encoder.pad_id}){shared}"
+
+    def context(self) -> str:
+        context = context_of(self.source)
+        self.prompts = load_prompts(self.config, self.reporter, self.encoder, context)
+        lengths = [len(prompt.ids) for prompt in self.prompts]
+        longest = max(self.prompts, key=lambda prompt: len(prompt.ids))
+        self.report.sample = self.encoder.show(longest.ids)[-SAMPLE_CHARACTERS:]
+        room = longest_prompt(self.config, context)
+        reads = f"{context} tokens" if context < 2**30 else "texts of any length"
+        return (
+            f"the model reads {reads}: prompts of up to {room} and responses of up to {self.config.max_new_tokens}; "
+            f"{len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens"
+        )
+
+    def shift(self) -> str:
+        self.info = info = read_reward_info(self.reporter.home.run_folder(self.reporter.run.reward_run_id or ""))
+        if not (math.isfinite(info.shift) and math.isfinite(info.std)):
+            raise InvalidInput("the reward model's zero is not a finite number; train the reward model again")
+        longest = max(len(prompt.ids) for prompt in self.prompts) + self.config.max_new_tokens + 1
+        cut = f"; it reads {info.max_length} tokens, so the longest prompts lose their beginning" if (
+            longest > info.max_length
+        ) else ""  # fmt: skip
+        reads = "the same tokens" if info.vocabulary_hash == self.encoder.vocabulary_hash else "text, encoded again"
+        return (
+            f"{info.shift:.4f} is taken from every score, the mean of {info.n} SFT responses, whose scores spread by "
+            f"{info.std:.4f}; it reads {reads}{cut}"
+        )
+
+    def memory(self) -> str:
+        place = ModelSource("reward model", str(self.reporter.home.run_folder(self.reporter.run.reward_run_id or "")
+                                                / "model"), "")  # fmt: skip
+        rank = self.config.lora_rank
+        is_shared = shares_base(self.config, self.info, self.source)
+        longest = max(len(prompt.ids) for prompt in self.prompts)
+        shapes = shape_of(self.source, rank), shape_of(place, rank)
+        parts = memory_plan(self.config, *shapes, self.machine, longest, is_shared=is_shared)
+        predicted, free = peak(parts), available_memory(self.machine)
+        table = [{name: size if name == "name" else size / MB for name, size in asdict(part).items()} for part in parts]
+        self.report.memory = {"parts_mb": table, "predicted_mb": predicted / MB, "available_mb": free / MB}
+        words = f"{predicted / MB:,.0f} MB at the peak by prediction, {free / MB:,.0f} MB are free"
+        if predicted > SAFE_SHARE * free:
+            raise InvalidInput(f"{words}: {smaller(self.config)}")
+        return words
+
+    def reference(self) -> str:
+        before = in_use(self.machine)
+        self.roles = build_roles(self.config, self.reporter, self.machine, self.source, self.encoder)
+        self.learner = make_learner(self.config, self.reporter, self.roles, self.encoder)
+        self.report.memory["loaded_mb"] = (in_use(self.machine) - before) / MB
+        batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.eos_id]], self.encoder.pad_id)
+        batch = batch.to(self.machine.device)
+        with torch.no_grad():
+            pair = [role.token_scores(batch).logprobs for role in (self.roles.policy, self.roles.reference)]
+        apart = float((pair[0] - pair[1]).abs().max())
+        if apart > 0:
+            raise InvalidInput(f"they differ by {apart:.2g} nats before the first update; report this")
+        return "the same log-probabilities to the last bit, so the KL starts at 0"
+
+    def step(self) -> str:
+        rollout = worst_rollout(self)
+        rows, mask = len(rollout.rows), rollout.batch.mask
+        advantages = torch.where(mask, torch.linspace(-1, 1, mask.shape[1], device=mask.device), 0.0)
+        if self.machine.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.machine.device)
+        before, started = in_use(self.machine), time.perf_counter()
+        figures = update_minibatch(
+            self.config, self.learner, rollout, advantages, rollout.old_values + advantages, torch.arange(rows),
+            number=0, trains_policy=True,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        check_first_ratio(figures[RATIO_DEVIATION], self.machine)
+        spoilt = sorted(name for name, value in figures.items() if not math.isfinite(value))
+        if spoilt:
+            raise InvalidInput(f"{', '.join(spoilt)} is not a finite number; use precision=fp32 or another model")
+        measured = in_use(self.machine, peak=True) - before + self.report.memory["loaded_mb"] * MB
+        parts = self.report.memory["parts_mb"]
+        fixed = sum(each["weights"] + each["gradients"] + each["optimizer"] + each["activations"] for each in parts)
+        length = int(rollout.batch.attention.sum(1).max())
+        self.report.memory["measured_step_mb"], self.report.memory["predicted_step_mb"] = measured / MB, fixed
+        self.report.step = {"responses": rows, "tokens": float(rows * length), "seconds": seconds}
+        return (
+            f"{rows} responses of {length} tokens with their prompts in {seconds:.2f} s; first ratio off by "
+            f"{figures[RATIO_DEVIATION]:.1g}; {fixed:,.0f} MB predicted, {measured / MB:,.0f} MB measured"
+        )
+
+
+def smaller(config: PPOConfig) -> str:
+    """The change that saves the most, first."""
+    if config.adapter == "full":
+        return "use adapter=lora, with a reward model that was trained with adapters from the same model"
+    if config.micro_batch_tokens > config.max_prompt_tokens + config.max_new_tokens:
+        return f"lower micro_batch_tokens from {config.micro_batch_tokens}, or batch_size from {config.batch_size}"
+    return "use a smaller model or shorter texts (max_prompt_tokens, max_new_tokens)"
+
+
+@torch.no_grad()
+def worst_rollout(flight: Preflight) -> Rollout:
+    """The longest prompt with the longest response, as often as one micro-batch holds it, as if it were sampled."""
+    config, roles, device = flight.config, flight.roles, flight.machine.device
+    longest = max(flight.prompts, key=lambda prompt: len(prompt.ids))
+    response = (longest.ids * (config.max_new_tokens // len(longest.ids) + 1))[: config.max_new_tokens]
+    n = max(1, min(config.minibatch_size, config.micro_batch_tokens // (len(longest.ids) + len(response))))
+    rows = [ScoredRow(longest.messages, longest.ids, response, flight.encoder.decode(response), longest.facts)] * n
+    batch = pack([longest.ids] * n, [response] * n, flight.encoder.pad_id).to(device)
+    found = roles.policy.token_scores(batch, with_entropy=True)
+    reference, values = roles.reference.token_scores(batch).logprobs, roles.critic.values(batch)
+    scores, ended = roles.reward_model.score(rows).to(device), torch.zeros(n, dtype=torch.bool, device=device)
+    return Rollout(rows, batch, ended, scores, found.logprobs, reference, values, found.entropy, {})
