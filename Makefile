@@ -2,12 +2,14 @@
 #
 #   make run ARGS="--port 9000"    the words after `rankloop serve`
 #   make run PYTHON=python3.12     the Python that .venv is made with
+#   make test PROCESSES=4          how many processes share the tests
 #   make run TORCH_INDEX=URL       an index to look for PyTorch in, besides the usual one. On Linux without a GPU, name
 #                                  PyTorch's own index of CPU builds: they are a tenth of the size of the CUDA builds
 
 PYTHON ?= python3
 TORCH_INDEX ?=
 ARGS ?=
+PROCESSES ?= 2
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
@@ -25,7 +27,7 @@ model: install
 	$(BIN)/python -m training.demo_model
 
 test: static
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property
