@@ -14,6 +14,7 @@ from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.score_form import score_form
+from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
@@ -22,6 +23,7 @@ from data.runs import get_run, list_runs
 KEY = "runs"
 TABS = ("Curves", "Samples", "Events", "Configuration", "Log")
 REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
+TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
 WRITERS = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
 
@@ -125,6 +127,8 @@ def _tabs(run: Run) -> None:
     names = [*([REPORT] if report_path(run) else []), *TABS]
     if run.kind is RunKind.REWARD and run.status is RunStatus.SUCCEEDED:
         names.append(SCORE)
+    if run.kind is RunKind.PPO and has_rollouts(run):
+        names.insert(names.index("Samples") + 1, TOKENS)
     tabs = dict(zip(names, st.tabs(names, key=f"{KEY}.tab", bind="query-params"), strict=True))
     open_tab = next(name for name, tab in tabs.items() if tab.open)
     is_active = not look(run.id).run.status.is_final
@@ -133,6 +137,8 @@ def _tabs(run: Run) -> None:
             show_report(run)
         elif open_tab == SCORE:
             score_form(run)
+        elif open_tab == TOKENS:
+            token_inspector(run)
         elif open_tab == "Curves":
             live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
             if run.kind is RunKind.PPO and not is_active:
