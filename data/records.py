@@ -51,6 +51,8 @@ class RunKind(StrEnum):
     SCORE = "score"
     COMPARE = "compare"
     FEATURES = "features"
+    RLOO = "rloo"
+    BASELINES = "baselines"
     CHECK = "check"  # of what a PPO run would need, before it starts
 
 

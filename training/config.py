@@ -201,6 +201,34 @@ class DPOConfig(FinetuneConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RLOOConfig(TrainConfig, GenerationConfig):
+    """Train a policy against a reward model without a critic, with TRL's RLOOTrainer (Ahmadian et al. 2024)."""
+
+    max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    prompts_file: str = option("", "prompts from this file instead of the snapshot's project")
+    iterations: int = option(50, "steps", min=1, max=1_000_000)
+    prompts_per_step: int = option(8, "prompts of a step", unit="prompts", min=1, group=SAMPLING)
+    responses_per_prompt: int = option(4, "responses sampled for each of them", min=2, max=64, group=SAMPLING)
+    max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
+    kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselinesConfig(GenerationConfig):
+    """Compare policies on the snapshot's held-out prompts, with best-of-n from their start as the reference curve."""
+
+    model: str = option("", "the model that the policies started from; empty: the reward run's model")
+    models: str = option("", "the policies, such as 'run:ID run:ID'")
+    max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    eval_prompts: int = option(64, "held-out prompts", unit="prompts", min=1, group=SAMPLING)
+    responses: int = option(4, "responses of each policy to each prompt", min=1, max=64, group=SAMPLING)
+    best_of: int = option(16, "the most responses that the best is taken of", min=1, max=256, group=SAMPLING)
+    max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
+    second_reward_run: str = option("", "the run of a second reward model, to score with too")
+    micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScoreConfig(MachineConfig):
     """Score prompts with responses by a reward model: those of a file, or what waits to be ranked in a project."""
 
@@ -238,6 +266,7 @@ LEARNING_RATES: dict[type, tuple[float, float]] = {
     PPOConfig: (1e-4, 1e-6),
     SFTConfig: (2e-4, 2e-5),
     DPOConfig: (5e-5, 1e-6),
+    RLOOConfig: (1e-4, 1e-6),
 }
 CRITIC_LEARNING_RATES = (1e-4, 9e-6)
 
@@ -266,4 +295,6 @@ CONFIGS: dict[RunKind, type] = {
     RunKind.COMPARE: CompareConfig,
     RunKind.FEATURES: FeaturesConfig,
     RunKind.CHECK: PPOConfig,
+    RunKind.RLOO: RLOOConfig,
+    RunKind.BASELINES: BaselinesConfig,
 }

@@ -30,8 +30,10 @@ from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
 __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
-_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.PPO, RunKind.CHECK, RunKind.SFT, RunKind.DPO)
-_NEEDS_REWARD_RUN = (RunKind.PPO, RunKind.CHECK, RunKind.SCORE)
+_WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)  # they end with a model that writes text
+_AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES)
+_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_AGAINST_REWARD)
+_NEEDS_REWARD_RUN = (*_AGAINST_REWARD, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 _POLL_S = 0.5
 _COUNTING_S = 900.0  # the demo model may have to be fetched first
@@ -156,9 +158,8 @@ def _checked_links(
 
 
 def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:
-    """Runs that ended with a model which can write text: PPO, SFT and DPO, the newest first."""
-    kinds = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
-    return list_runs(tx, project_id=project_id, kinds=kinds, status=RunStatus.SUCCEEDED)
+    """Runs that ended with a model which can write text: PPO, RLOO, SFT and DPO, the newest first."""
+    return list_runs(tx, project_id=project_id, kinds=_WRITERS, status=RunStatus.SUCCEEDED)
 
 
 def reward_models(tx: Tx, project_id: str | None = None) -> list[Run]:
@@ -254,6 +255,8 @@ def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
 
     Refuses at once what could only fail later: run:ID of a run without a model, a folder that is not there.
     """
+    if values.get("models"):
+        values["models"] = " ".join(_policy(tx, "models", each) for each in values["models"].replace(",", " ").split())
     for name in ("model", "model_a", "model_b"):
         value = values.get(name)
         if name == "model_b" and value == "":
@@ -261,12 +264,19 @@ def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
         if not value:
             continue
         if value.startswith("run:"):
-            found = get_run(tx, value.removeprefix("run:"))
-            if found.status is not RunStatus.SUCCEEDED or found.kind not in (RunKind.PPO, RunKind.SFT, RunKind.DPO):
-                wrong = f"a {found.kind} run that has {found.status}"
-                raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, sft or dpo run is needed")
-            values[name] = f"run:{found.id}"
+            values[name] = _policy(tx, name, value)
         elif value != DEMO_MODEL and (folder := Path(value).expanduser()).is_dir():
             values[name] = str(folder.absolute())
         elif value.startswith(("/", "./", "../", "~")):
             raise InvalidInput(f"{name} = {value!r}: there is no such folder")
+
+
+def _policy(tx: Tx, name: str, value: str) -> str:
+    """`run:ID` with the whole id of a finished run that wrote a model. Raises InvalidInput for anything else."""
+    if not value.startswith("run:"):
+        raise InvalidInput(f"{name} = {value!r}: name finished runs, such as run:ID")
+    found = get_run(tx, value.removeprefix("run:"))
+    if found.status is not RunStatus.SUCCEEDED or found.kind not in _WRITERS:
+        wrong = f"a {found.kind} run that has {found.status}"
+        raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, rloo, sft or dpo run is needed")
+    return f"run:{found.id}"

@@ -10,7 +10,7 @@ from data.errors import InvalidInput
 from data.records import Split
 from data.rollouts import HELD_OUT, write_rollout
 from data.snapshots import read_groups
-from training.config import PPOConfig
+from training.config import BaselinesConfig, PPOConfig
 from training.encoding import Encoder
 from training.learner import Learner
 from training.maths.advantages import gae, token_rewards
@@ -104,7 +104,9 @@ class Evaluation:
             write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
 
 
-def held_out_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[PromptItem]:
+def held_out_prompts(
+    config: PPOConfig | BaselinesConfig, reporter: Reporter, encoder: Encoder, context: int
+) -> list[PromptItem]:
     """The first prompts of the snapshot's held-out side that fit; the rest is counted in an event."""
     limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0)
     found: dict[str, PromptItem] = {}

@@ -16,7 +16,7 @@ from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
 from training.build_roles import build_roles, second_reward_model
-from training.config import PPOConfig, critic_learning_rate, peak_learning_rate
+from training.config import PPOConfig, RLOOConfig, critic_learning_rate, peak_learning_rate
 from training.encoding import Encoder, fit
 from training.learner import Learner, resume
 from training.models import (
@@ -74,7 +74,9 @@ def make_evaluation(
     return Evaluation(config, held_out, encoder, machine, reporter, tokenizer, second)
 
 
-def load_prompts(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[PromptItem]:
+def load_prompts(
+    config: PPOConfig | RLOOConfig, reporter: Reporter, encoder: Encoder, context: int
+) -> list[PromptItem]:
     """The prompts to sample from: a file's, or those of the snapshot's project that are not held out.
 
     Prompts that are too long or refused by the template are counted and left out. context: how many tokens the models
@@ -149,7 +151,7 @@ def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[t
     return pairs
 
 
-def _prompts_of_file(config: PPOConfig) -> Iterator[tuple[str, Messages, str]]:
+def _prompts_of_file(config: PPOConfig | RLOOConfig) -> Iterator[tuple[str, Messages, str]]:
     """Rows that `labeling.handover` wrote."""
     for row in read_rows(Path(config.prompts_file)):
         if isinstance(row, Row):

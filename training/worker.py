@@ -40,6 +40,8 @@ JOBS: dict[RunKind, str] = {
     RunKind.COMPARE: "training.compare",
     RunKind.FEATURES: "training.features",
     RunKind.CHECK: "training.preflight",
+    RunKind.RLOO: "training.rloo_run",
+    RunKind.BASELINES: "training.baselines",
 }
 FENCED_STATUS = 3
 log = logging.getLogger(__name__)

@@ -39,12 +39,13 @@ from training.config import CONFIGS, DEMO_MODEL, TrainConfig
 from training.launch import count_reward_data, queue_run
 
 SCORES = "scores.jsonl"
-_TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+_TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
 _TRAIN_HELP = {
     RunKind.REWARD: "train a reward model on a snapshot's rankings",
     RunKind.PPO: "train a policy against a reward model with PPO",
     RunKind.SFT: "fine-tune on the best-ranked responses",
     RunKind.DPO: "train on the preference pairs directly, with DPO",
+    RunKind.RLOO: "train a policy against a reward model without a critic, with RLOO",
 }
 
 
@@ -52,6 +53,7 @@ def add_words(words: Any) -> None:
     _add_sample(words)
     _add_features(words)
     _add_train(words)
+    _add_baselines(words)
     _add_runs(words)
     parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
     parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
@@ -93,18 +95,29 @@ def _add_train(words: Any) -> None:
         parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
         parser.set_defaults(kind=kind, reward_run=None, prompts=None, dry_run=False)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
-        if kind is RunKind.PPO:
+        if kind in (RunKind.PPO, RunKind.RLOO):
             parser.add_argument(
                 "--reward-run", required=True, metavar="ID", help="the run whose model gives the scores"
             )
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
+        if kind is RunKind.PPO:
             parser.add_argument("--dry-run", action="store_true", help="check everything, one step included, and wait")
         if kind is RunKind.REWARD:
             parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
         add_set(parser, "the run, listed below")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _add_baselines(words: Any) -> None:
+    config = CONFIGS[RunKind.BASELINES]
+    help = "compare policies at equal KL on held-out prompts, with best-of-n from their start"
+    parser = add_word(words, "baselines", baselines, help, epilog=_fields_page([("fields", field_lines(config))]))
+    parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot whose held-out prompts are used")
+    parser.add_argument("--reward-run", required=True, metavar="ID", help="the run whose model gives the scores")
+    add_set(parser, "the run, listed below")
+    parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
 
 def _add_runs(words: Any) -> None:
@@ -132,6 +145,12 @@ def features(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[RunKind.FEATURES], arguments.fields)
     run = queue_run(context.store, RunKind.FEATURES, config, project_id=project.id)
     return _queued(context, run, arguments.wait)
+
+
+def baselines(arguments: argparse.Namespace, context: Context) -> Outcome:
+    config: Any = from_words(CONFIGS[RunKind.BASELINES], arguments.fields)
+    links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
+    return _queued(context, queue_run(context.store, RunKind.BASELINES, config, **links), arguments.wait)
 
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:

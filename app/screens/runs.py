@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
-from app.context import current_project, home, require, store
-from app.widgets.frontier import show_frontier
+from app.context import current_project, home, person, require, store
+from app.widgets.frontier import show_baselines, show_frontier
 from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
+from app.widgets.preflight import show_check
 from app.widgets.problems import plain
 from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.score_form import score_form
+from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs import get_run, list_runs
+from training.config import CONFIGS
+from training.launch import queue_run, trained_models
 
 KEY = "runs"
 TABS = ("Curves", "Samples", "Events", "Configuration", "Log")
 REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
+TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
-WRITERS = (RunKind.PPO, RunKind.SFT, RunKind.DPO)
+WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)
 
 
 def render() -> None:
@@ -117,7 +124,12 @@ def _one(run_id: str) -> None:
     _lineage(run)
     run_status(run.id, f"{KEY}.status")
     show_notes(run.id)
-    show_results(run)
+    if run.kind is RunKind.BASELINES:
+        show_baselines(run)
+    elif run.kind is RunKind.CHECK:
+        show_check(run.id, f"{KEY}.check.{run.id}")
+    else:
+        show_results(run)
     _tabs(run)
 
 
@@ -125,6 +137,8 @@ def _tabs(run: Run) -> None:
     names = [*([REPORT] if report_path(run) else []), *TABS]
     if run.kind is RunKind.REWARD and run.status is RunStatus.SUCCEEDED:
         names.append(SCORE)
+    if run.kind is RunKind.PPO and has_rollouts(run):
+        names.insert(names.index("Samples") + 1, TOKENS)
     tabs = dict(zip(names, st.tabs(names, key=f"{KEY}.tab", bind="query-params"), strict=True))
     open_tab = next(name for name, tab in tabs.items() if tab.open)
     is_active = not look(run.id).run.status.is_final
@@ -133,10 +147,12 @@ def _tabs(run: Run) -> None:
             show_report(run)
         elif open_tab == SCORE:
             score_form(run)
+        elif open_tab == TOKENS:
+            token_inspector(run)
         elif open_tab == "Curves":
             live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
             if run.kind is RunKind.PPO and not is_active:
-                show_frontier(run.id)
+                show_frontier(run)
         elif open_tab == "Samples":
             show_samples(run.id, f"{KEY}.samples.{run.id}", is_active=is_active)
         elif open_tab == "Events":
@@ -175,8 +191,27 @@ def _next_steps(run: Run) -> None:
         go_to("train", kind=RunKind.PPO.value, reward=run.id, snapshot=run.snapshot_id or "")
     if run.kind in WRITERS and st.button("Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"):
         go_to("compare", model_b=f"run:{run.id}", reward=run.reward_run_id or "")
+    is_policy = run.kind in (RunKind.PPO, RunKind.RLOO)
+    if is_policy and st.button("Baselines", icon=":material/table_chart:", key=f"{KEY}.to_baselines"):
+        _start_baselines(run)
     if run.kind is RunKind.SAMPLE and st.button("See responses", type="primary", key=f"{KEY}.to_prompts"):
         go_to("prompts")
+
+
+def _start_baselines(run: Run) -> None:
+    """Queue the table of this policy and of all others that learnt from the same snapshot."""
+    with store().read() as tx:
+        others = [each for each in trained_models(tx, run.project_id) if each.snapshot_id == run.snapshot_id]
+    names = " ".join(f"run:{each.id}" for each in others)
+    config: Any = CONFIGS[RunKind.BASELINES](
+        model=run.config["model"], models=names, max_new_tokens=run.config["max_new_tokens"]
+    )
+    table = None
+    with ShownErrors():
+        links = {"snapshot_id": run.snapshot_id, "reward_run_id": run.reward_run_id}
+        table = queue_run(store(), RunKind.BASELINES, config, **links, created_by=person().id)
+    if table is not None:
+        go_to("runs", run=table.id)
 
 
 def _lineage(run: Run) -> None:

@@ -31,7 +31,8 @@ from training.config import CONFIGS
 from training.launch import is_green, newest_check, queue_run
 
 KEY = "train"
-KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
+AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO)
 FIRST: dict[RunKind, tuple[str, ...]] = {
     RunKind.REWARD: ("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),
     RunKind.PPO: (
@@ -40,6 +41,10 @@ FIRST: dict[RunKind, tuple[str, ...]] = {
     ),
     RunKind.SFT: ("model", "adapter", "epochs", "learning_rate", "batch_size", "max_length"),
     RunKind.DPO: ("model", "adapter", "epochs", "learning_rate", "beta", "batch_size"),
+    RunKind.RLOO: (
+        "model", "adapter", "iterations", "prompts_per_step", "responses_per_prompt", "max_new_tokens", "kl_coef",
+        "learning_rate",
+    ),
 }  # fmt: skip
 
 
@@ -63,8 +68,8 @@ def render() -> None:
             if st.button("Freeze a snapshot", type="primary", key=f"{KEY}.to_snapshots"):
                 go_to("snapshots")
         return
-    if kind is RunKind.PPO and not reward_runs:
-        text = "PPO trains a policy against a reward model. Train one from your rankings first."
+    if kind in AGAINST_REWARD and not reward_runs:
+        text = f"{KIND_WORDS[kind]} trains a policy against a reward model. Train one from your rankings first."
         with empty_state("trophy", "No reward model yet", text, f"{KEY}.no_reward"):
             st.button(
                 "Train a reward model",
@@ -96,14 +101,14 @@ def _set_kind(kind: RunKind) -> None:
 
 
 def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[str, str]) -> dict[str, str]:
-    """The snapshot, and for PPO the reward run: by their ids, so that a policy can be traced to its rankings."""
+    """The snapshot, and for PPO and RLOO the reward run, by their ids: so a policy can be traced to its rankings."""
     sources = {}
     left, right = st.columns(2)
     from_address(f"{KEY}.snapshot", "snapshot", list(snapshots))
     sources["snapshot_id"] = left.selectbox(
         "Snapshot", list(snapshots), format_func=snapshots.__getitem__, key=f"{KEY}.snapshot"
     )
-    if kind is RunKind.PPO:
+    if kind in AGAINST_REWARD:
         from_address(f"{KEY}.reward", "reward", list(reward_runs))
         sources["reward_run_id"] = right.selectbox(
             "Reward model", list(reward_runs), format_func=reward_runs.__getitem__, key=f"{KEY}.reward"
@@ -174,7 +179,7 @@ def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: 
 
 
 def _model_words(kind: RunKind) -> str:
-    return "the reward run's model" if kind is RunKind.PPO else "the model that was sampled"
+    return "the reward run's model" if kind in AGAINST_REWARD else "the model that was sampled"
 
 
 if __name__ == "__main__":

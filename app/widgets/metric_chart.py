@@ -42,7 +42,7 @@ CHARTS = (
         "Share of pairs ordered as people ordered them; chance is 0.5.",
         ("*pair_accuracy*", "*length_accuracy*", "*exact_order*"),
     ),
-    Chart("Score", "What the reward model gives a response, in its own units.", ("reward/score_*",)),
+    Chart("Score", "What the reward model gives a response, in its own units.", ("reward/score_*", "rloo/reward_*")),
     Chart(
         "Held-out score",
         "Of fixed prompts that PPO never sees. A second figure that falls while the score rises means gaming.",
@@ -60,7 +60,11 @@ CHARTS = (
         "Tokens per response. Steady growth often means that the score is gamed.",
         ("*/length*", "*/tokens_mean"),
     ),
-    Chart("Responses that ended", "Share that ended by itself; the rest was cut at the limit.", ("*ended*", "*eos*")),
+    Chart(
+        "Responses that ended",
+        "Share that ended by itself; the rest was cut at the limit.",
+        ("*ended*", "*eos*", "rloo/cut_share"),
+    ),
     Chart("Token accuracy", "Share of the tokens that the model would have said itself.", ("*token_accuracy*",)),
     Chart("Loss", "What is minimised.", ("loss", "*/loss*", "*_loss", "loss/*")),
     Chart("Entropy", "How undecided the policy is, in nats per token. A collapse ends exploration.", ("*entropy*",)),
@@ -70,7 +74,11 @@ CHARTS = (
         ("*explained_variance*",),
     ),
     Chart("Clip fraction", "Share of tokens whose ratio or value was clipped; 0.05 to 0.2 is usual.", ("*clip_frac*",)),
-    Chart("KL per token", "The same in nats per token, by an estimate that is never negative.", ("kl/*token*",)),
+    Chart(
+        "KL per token",
+        "The same in nats per token, by an estimate that is never negative.",
+        ("kl/*token*", "rloo/kl_token_mean"),
+    ),
     Chart(
         "KL of the update",
         "Nats per token between the policies before and after it.",

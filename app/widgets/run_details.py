@@ -228,7 +228,10 @@ def command_line(run: Run) -> str:
     """The command that queues a run with the same settings; empty for a kind that the command line does not have."""
     if run.kind is RunKind.COMPARE:
         return ""
-    words = ["rankloop", *([] if run.kind in (RunKind.SAMPLE, RunKind.SCORE, RunKind.FEATURES) else ["train"])]
+    words = [
+        "rankloop",
+        *([] if run.kind in (RunKind.SAMPLE, RunKind.SCORE, RunKind.FEATURES, RunKind.BASELINES) else ["train"]),
+    ]
     words += ["ppo", "--dry-run"] if run.kind is RunKind.CHECK else [run.kind.value]
     if run.kind is RunKind.SCORE:
         words.append(str(run.config.get("input_file", "")))

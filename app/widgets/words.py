@@ -18,8 +18,10 @@ KIND_WORDS = {
     RunKind.COMPARE: "Comparison",
     RunKind.FEATURES: "Features",
     RunKind.CHECK: "Check",
+    RunKind.RLOO: "RLOO",
+    RunKind.BASELINES: "Baselines",
 }
-_ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl"}
+_ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl", "rloo"}
 
 
 def short_id(full_id: str) -> str:

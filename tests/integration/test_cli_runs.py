@@ -190,7 +190,7 @@ def test_wrong_words_are_refused_and_nothing_is_queued(
     assert cli.make("runs", "list") == []
 
 
-@pytest.mark.parametrize("kind", [RunKind.SAMPLE, RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO])
+@pytest.mark.parametrize("kind", [RunKind.SAMPLE, RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO])
 def test_help_lists_every_field_with_its_default(cli: Cli, capsys: pytest.CaptureFixture[str], kind: RunKind) -> None:
     for words in [["sample"]] if kind is RunKind.SAMPLE else [["train", kind.value], ["train"]]:
         with pytest.raises(SystemExit) as stopped:

@@ -14,6 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
+RLOO = {"iterations": 2, "prompts_per_step": 2, "responses_per_prompt": 2, "max_new_tokens": 4}
+
+
 def sections() -> dict[str, dict[str, list[str]]]:
     """Heading -> metric -> its other cells."""
     found: dict[str, dict[str, list[str]]] = {}
@@ -46,6 +49,7 @@ def test_the_page_names_what_tiny_runs_of_every_kind_report_and_nothing_else(tmp
         "Reward runs": [rig.reward()],
         "PPO runs": ppo_runs(rig),
         "SFT runs": [rig.here(rig.queue(RunKind.SFT, **words))],
+        "RLOO runs": [rig.here(rig.queue(RunKind.RLOO, reward_run=rig.reward(), **words, **RLOO))],
         "DPO runs": [rig.here(rig.queue(RunKind.DPO, **words))],
         "Sampling runs": [
             rig.here(rig.queue(RunKind.SAMPLE, project=project, model=rig.model(), only_new=False, max_new_tokens=4))

@@ -20,7 +20,7 @@ from data.schema import response
 from data.store import Store
 from training.config import CONFIGS
 
-KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO)
+KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
 
 
 def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
@@ -77,7 +77,7 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
     with sqlite_store.read() as tx:
         run = list_runs(tx, status=RunStatus.QUEUED)[0]
     assert (run.kind, run.snapshot_id, run.created_by) == (kind, snapshot.id, who.id)
-    assert run.reward_run_id == (reward.id if kind is RunKind.PPO else None)
+    assert run.reward_run_id == (reward.id if kind in (RunKind.PPO, RunKind.RLOO) else None)
     assert (run.config["learning_rate"], run.config["adapter"], run.config["model"]) == (3e-6, "full", "test/model")
     if kind is RunKind.PPO:
         assert (run.config["kl_target"], run.config["value_clip_range"]) == (6.0, None)

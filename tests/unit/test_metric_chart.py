@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from app.widgets.frontier import frontier_frame
 from app.widgets.metric_chart import CHARTS, charts_of, curves_of, thinned
 from data.records import MetricPoint
@@ -51,4 +53,6 @@ def test_score_over_kl_takes_iterations_that_have_both() -> None:
         MetricPoint(2, "kl/k1_mean", 0.2), MetricPoint(2, "reward/score_mean", 1.2), MetricPoint(1, "kl/k1_mean", 0.1),
         MetricPoint(3, "kl/k1_mean", 0.3), MetricPoint(3, "reward/score_mean", None),
     ]  # fmt: skip
-    assert frontier_frame(points).to_dict("records") == [{"iteration": 2, "KL": 0.2, "score": 1.2}]
+    assert frontier_frame(points).to_dict("records") == [
+        {"iteration": 2, "root of KL": math.sqrt(0.2), "score": 1.2, "of": "rollouts"}
+    ]

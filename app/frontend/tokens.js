@@ -1,0 +1,168 @@
+// Responses token by token, coloured by one measure, with every number under the pointer and the sums at the end.
+//
+// data: {measures: [{name, label, limit}], panels: [{title, measure?, tokens: [text...], clipped: [bool...],
+//        values: {name: [number...]}, sums: {name: number}}]}
+// One scale for all panels, with 0 in its middle: `limit` is the value that has the full colour. A panel that names a
+// measure keeps to it. Texts of models come in through textContent only.
+const views = new WeakMap();
+const chosen = { measure: "advantage", isTable: false }; // for all responses, as long as the page is open
+
+export default function (component) {
+  const root = component.parentElement;
+  if (!views.has(root)) views.set(root, new View(root));
+  views.get(root).update(component.data);
+  return () => views.delete(root);
+}
+
+class View {
+  constructor(root) {
+    this.bar = root.querySelector(".measures");
+    this.panels = root.querySelector(".panels");
+    this.facts = root.querySelector(".facts");
+    this.panels.addEventListener("pointerover", (event) => this.point(event.target));
+    this.panels.addEventListener("focusin", (event) => this.point(event.target));
+    this.panels.addEventListener("keydown", (event) => this.move(event));
+  }
+
+  update(data) {
+    this.data = data;
+    this.draw();
+  }
+
+  draw() {
+    const { measures, panels } = this.data;
+    if (!measures.some(({ name }) => name === chosen.measure)) chosen.measure = measures[0].name;
+    this.bar.replaceChildren(
+      ...measures.map(({ name, label }) =>
+        button(label, name === chosen.measure, () => this.choose({ measure: name })),
+      ),
+      button("Table", chosen.isTable, () => this.choose({ isTable: !chosen.isTable })),
+    );
+    this.panels.replaceChildren(...panels.map((panel, place) => this.panel(panel, place)));
+    this.facts.textContent = "Point at a token, or go through them with the arrow keys.";
+  }
+
+  choose(change) {
+    Object.assign(chosen, change);
+    this.draw();
+  }
+
+  panel(panel, place) {
+    const made = element("section", "panel");
+    const name = panel.measure ?? chosen.measure;
+    const measure = this.data.measures.find((each) => each.name === name);
+    const legend = element("p", "legend");
+    legend.append(
+      `${measure.label}: `,
+      sample(-1, `-${short(measure.limit)}`),
+      sample(0, "0"),
+      sample(1, short(measure.limit)),
+    );
+    made.append(element("h3", "", panel.title), legend);
+    made.append(chosen.isTable ? this.table(panel, place) : this.inline(panel, place, measure));
+    const sums = this.data.measures.map(({ name, label }) => `${label} ${short(panel.sums[name])}`);
+    made.append(element("p", "sums", `Sums over ${panel.tokens.length} tokens: ${sums.join(", ")}`));
+    return made;
+  }
+
+  inline(panel, place, measure) {
+    const text = element("p", "text");
+    text.append(
+      ...panel.tokens.map((token, at) => {
+        const made = element("span", "token", visible(token));
+        made.style.background = colour(panel.values[measure.name][at] / measure.limit);
+        made.classList.toggle("clipped", panel.clipped[at]);
+        made.dataset.at = `${place}:${at}`;
+        made.tabIndex = at ? -1 : 0;
+        return made;
+      }),
+    );
+    return text;
+  }
+
+  table(panel, place) {
+    const table = element("table");
+    const head = element("tr");
+    head.append(element("th", "", "token"), ...this.data.measures.map(({ label }) => element("th", "", label)));
+    table.append(head);
+    panel.tokens.forEach((token, at) => {
+      const row = element("tr");
+      const first = element("td", "word", visible(token));
+      first.classList.toggle("clipped", panel.clipped[at]);
+      row.append(first);
+      for (const { name, limit } of this.data.measures) {
+        const cell = element("td", "", short(panel.values[name][at]));
+        cell.style.background = colour(panel.values[name][at] / limit);
+        row.append(cell);
+      }
+      row.dataset.at = `${place}:${at}`;
+      table.append(row);
+    });
+    const scroll = element("div", "scroll");
+    scroll.append(table);
+    return scroll;
+  }
+
+  // Every number of the token that is pointed at.
+  point(target) {
+    const where = target.closest?.("[data-at]")?.dataset.at;
+    if (!where) return;
+    const [place, at] = where.split(":").map(Number);
+    const panel = this.data.panels[place];
+    const numbers = this.data.measures.map(({ name, label }) => `${label} ${short(panel.values[name][at])}`);
+    const clipped = panel.clipped[at] ? ", clipped" : "";
+    this.facts.textContent = `${at + 1}. ${JSON.stringify(panel.tokens[at])}: ${numbers.join(", ")}${clipped}`;
+  }
+
+  move(event) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const here = event.target.closest?.(".token");
+    if (!step || !here) return;
+    const next = step > 0 ? here.nextElementSibling : here.previousElementSibling;
+    if (!next) return;
+    event.preventDefault();
+    here.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+}
+
+// Orange below 0, blue above, nothing at 0; the same strength on either side.
+function colour(share) {
+  if (!Number.isFinite(share)) return "transparent";
+  const strength = Math.min(1, Math.abs(share)) * 0.75;
+  return share < 0 ? `rgba(217, 72, 15, ${strength})` : `rgba(59, 91, 219, ${strength})`;
+}
+
+function sample(share, text) {
+  const made = element("span", "swatch", text);
+  made.style.background = colour(share);
+  return made;
+}
+
+// Line ends are shown and kept; an empty token is still a place to point at.
+function visible(token) {
+  return token === "" ? "\u00b7" : token.replaceAll("\n", "\u21b5\n").replaceAll("\t", "\u21e5\t");
+}
+
+function short(value) {
+  if (value === null || value === undefined) return "-";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1).replace("e+", "e");
+  return String(Number(value.toPrecision(3)));
+}
+
+function button(text, isOn, onClick) {
+  const made = element("button", "", text);
+  made.type = "button";
+  made.setAttribute("aria-pressed", isOn);
+  made.addEventListener("click", onClick);
+  return made;
+}
+
+function element(tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  made.textContent = text;
+  return made;
+}

@@ -1,0 +1,79 @@
+"""RLOO through TRL, and the table of baselines at equal KL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rig import Rig
+
+from data.errors import InvalidInput
+from data.records import Run, RunKind
+from training.baselines import kl_of_best, score_at
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*experimental.*:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    made = Rig(tmp_path_factory.mktemp("baselines"))
+    yield made
+    made.close()
+
+
+def rloo(rig: Rig, **changes: Any) -> Run:
+    words = {"model": rig.model(), "iterations": 3, "prompts_per_step": 2, "responses_per_prompt": 2}
+    words |= {"max_new_tokens": 6, "learning_rate": 1e-2, "checkpoint_every": 2} | changes
+    return rig.here(rig.queue(RunKind.RLOO, snapshot=rig.small_snapshot, reward_run=rig.reward(), **words))
+
+
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+def test_rloo_learns_against_our_reward_model_and_its_policy_can_be_used(adapter: str, rig: Rig) -> None:
+    run = rloo(rig, adapter=adapter)
+    found = rig.metrics(run)
+    assert {step for step, _ in found} == {1, 2, 3}
+    assert found[1, "rloo/kl_token_mean"] == pytest.approx(0, abs=1e-6)
+    assert math.isfinite(found[3, "rloo/reward_mean"] or math.nan)
+    assert any(event.detail["step"] == 2 for event in rig.events(run, "checkpoint")) or rig.folder(run).is_dir()
+    words = {"model": f"run:{run.id}", "k": 2, "max_new_tokens": 4, "only_new": False}
+    sampled = rig.here(rig.queue(RunKind.SAMPLE, project=rig.project(2), **words))
+    assert rig.metrics(sampled)
+
+
+def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:
+    policy = rloo(rig, iterations=4, learning_rate=5e-2)
+    sft = rig.here(rig.queue(RunKind.SFT, snapshot=rig.small_snapshot, model=rig.model(), learning_rate=3e-2, epochs=2))
+    words = {"models": f"run:{policy.id} run:{sft.id}", "responses": 2, "best_of": 8, "max_new_tokens": 6}
+    words["second_reward_run"] = rig.reward("full").id
+    run = rig.here(rig.queue(RunKind.BASELINES, snapshot=rig.small_snapshot, reward_run=rig.reward(), **words))
+    result = run.result
+    assert result["prompts"] == 3
+    start, *others = result["policies"]
+    assert [row["model"] for row in result["policies"]] == ["start", f"run:{policy.id}", f"run:{sft.id}"]
+    assert start["kl"] == 0
+    assert all(row["kl"] != 0 and math.isfinite(row["second_score"]) for row in others)
+    curve = result["best_of_n"]
+    assert [point["n"] for point in curve] == [1, 2, 4, 8]
+    assert [point["kl"] for point in curve] == pytest.approx([kl_of_best(n) for n in (1, 2, 4, 8)])
+    scores = [point["score"] for point in curve]
+    assert scores == sorted(scores)
+    for row in result["policies"]:
+        assert row["gain_over_best_of_n"] == pytest.approx(row["score"] - score_at(curve, row["kl"]))
+
+
+def test_a_curve_between_and_beyond_its_points() -> None:
+    curve = [{"n": 1, "kl": 0.0, "score": 0.0}, {"n": 2, "kl": 1.0, "score": 1.0}, {"n": 4, "kl": 4.0, "score": 3.0}]
+    found = [score_at(curve, kl) for kl in (-1.0, 0.0, 0.25, 1.0, 2.25, 4.0, 100.0)]
+    assert found == pytest.approx([0, 0, 0.5, 1, 2, 3, 3])
+    assert [kl_of_best(n) for n in (1, 4)] == pytest.approx([0, 0.6362943611])
+
+
+def test_what_is_no_policy_is_refused_at_once(rig: Rig) -> None:
+    for models in (f"run:{rig.reward().id}", "some-model"):
+        with pytest.raises(InvalidInput, match="models = "):
+            rig.queue(RunKind.BASELINES, snapshot=rig.small_snapshot, reward_run=rig.reward(), models=models)

@@ -1,0 +1,164 @@
+"""The table of baselines: every policy on the same held-out prompts, and best-of-n from the model they started from.
+
+KL is measured, so policies are compared at equal KL: with what best-of-n scores at theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import fmean, pstdev
+from typing import Any
+
+import torch
+
+from data.errors import InvalidInput
+from training.config import BaselinesConfig
+from training.encoding import Encoder, pack
+from training.figures import best_of
+from training.generation import generate, random_numbers
+from training.models import (
+    Machine,
+    ModelSource,
+    backbone,
+    context_of,
+    find_model,
+    load_encoder,
+    load_language_model,
+    set_up_machine,
+    versions,
+)
+from training.policy_eval import held_out_prompts
+from training.reporter import Reporter
+from training.roles import Policy, RewardModel, ScoredRow, SeparateRewardModel, Trunk
+from training.rollout import PromptItem, micro_batches
+from training.scorer import Scorer
+
+
+def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
+    """Sample and score the start and every named policy; the result is the table and the curve of best-of-n."""
+    machine = set_up_machine(config)
+    reporter.versions(versions(machine))
+    source = find_model(config.model, reporter.home, reporter)
+    encoder = load_encoder(source)
+    prompts = held_out_prompts(config, reporter, encoder, context_of(source))
+    if not prompts:
+        raise InvalidInput("the snapshot has no held-out prompt that fits; freeze one with eval_share above 0")
+    names = [name for name in config.models.replace(",", " ").split() if name]
+    judge = Judge(config, reporter, machine, encoder, prompts, Scorers(config, reporter, machine, encoder))
+    total = len(names) + 1
+    curve = judge.curve_of_best(source)
+    reporter.step(1, total)
+    rows = [judge.row("start", source, source)]
+    for number, name in enumerate(names, start=2):
+        policy = find_model(name, reporter.home, reporter)
+        if load_encoder(policy).vocabulary_hash != encoder.vocabulary_hash:
+            reporter.event("policy_left_out", model=name, reason="it has other tokens than the start, so no KL to it")
+        else:
+            rows.append(judge.row(name, policy, source))
+        reporter.step(number, total)
+    for row in rows:
+        row["best_of_n_at_its_kl"] = score_at(curve, row["kl"])
+        row["gain_over_best_of_n"] = row["score"] - row["best_of_n_at_its_kl"]
+    return {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
+
+
+class Scorers:
+    """The reward model of the run, and a second one where it is named."""
+
+    def __init__(self, config: BaselinesConfig, reporter: Reporter, machine: Machine, encoder: Encoder) -> None:
+        def load(run_id: str) -> RewardModel:
+            scorer = Scorer(reporter.home, run_id, machine)
+            shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
+            return SeparateRewardModel(scorer, encoder.stop_ids, shares_ids)
+
+        self.first = load(reporter.run.reward_run_id or "")
+        self.second = load(config.second_reward_run) if config.second_reward_run else None
+
+
+class Judge:
+    """Samples a model on the held-out prompts, scores it and measures its KL to the start."""
+
+    def __init__(
+        self,
+        config: BaselinesConfig,
+        reporter: Reporter,
+        machine: Machine,
+        encoder: Encoder,
+        prompts: list[PromptItem],
+        scorers: Scorers,
+    ) -> None:
+        self.config, self.reporter, self.machine = config, reporter, machine
+        self.encoder, self.prompts, self.scorers = encoder, prompts, scorers
+
+    def row(self, name: str, policy: ModelSource, start: ModelSource) -> dict[str, Any]:
+        """A policy's line of the table. The standard error is over prompts."""
+        rows = self.sample(policy, self.config.responses)
+        here = self.logprobs(policy, rows)
+        kl = 0.0 if policy == start else float((here - self.logprobs(start, rows)).mean())
+        scores = self.scorers.first.score(rows).tolist()
+        n = self.config.responses
+        means = [fmean(scores[place : place + n]) for place in range(0, len(scores), n)]
+        error = pstdev(means) / math.sqrt(max(1, len(means) - 1))
+        found = {"model": name, "kl": kl, "score": fmean(scores), "score_error": error}
+        found["tokens"] = fmean(len(row.response) for row in rows)
+        if self.scorers.second is not None:
+            found["second_score"] = float(self.scorers.second.score(rows).mean())
+        return found
+
+    def curve_of_best(self, start: ModelSource) -> list[dict[str, float]]:
+        """Best-of-n by the reward model, n = 1, 2, 4, ...: mean score over all ways to draw n, and its KL."""
+        most = self.config.best_of
+        scores = self.scorers.first.score(self.sample(start, most)).tolist()
+        groups = [scores[place : place + most] for place in range(0, len(scores), most)]
+        sizes = [2**power for power in range(most.bit_length()) if 2**power <= most]
+        return [
+            {"n": n, "kl": kl_of_best(n), "score": fmean(best_of(group, group, n) for group in groups)} for n in sizes
+        ]
+
+    def sample(self, source: ModelSource, n: int) -> list[ScoredRow]:
+        """n responses to each prompt, with the same random numbers for every model."""
+        model = load_language_model(source, self.machine.frozen_dtype).to(self.machine.device)
+        rows = []
+        for start in range(0, len(self.prompts), self.config.batch_size):
+            lot = self.prompts[start : start + self.config.batch_size]
+            keys = [f"{item.key}:{each}" for item in lot for each in range(n)]
+            drawn = generate(
+                model, [item.ids for item in lot], n, self.config,
+                random_numbers(self.config.seed, keys, self.config.max_new_tokens), stop_ids=self.encoder.stop_ids,
+                pad_id=self.encoder.pad_id, machine=self.machine, check=self.reporter.raise_if_stopping,
+            )  # fmt: skip
+            owners = [item for item in lot for _ in range(n)]
+            rows += [
+                ScoredRow(item.messages, item.ids, each.ids, self.encoder.decode(each.ids), item.facts)
+                for item, each in zip(owners, drawn, strict=True)
+            ]
+        return rows
+
+    @torch.no_grad()
+    def logprobs(self, source: ModelSource, rows: list[ScoredRow]) -> torch.Tensor:
+        """Log-probability of each response under a model, (B,), at the sampling temperature."""
+        model = load_language_model(source, torch.float32).to(self.machine.device)
+        policy = Policy(Trunk(backbone(model), self.machine), model, self.config.temperature)
+        batch = pack([row.prompt for row in rows], [row.response for row in rows], self.encoder.pad_id)
+        batch = batch.to(self.machine.device)
+        found = torch.zeros(len(rows), dtype=torch.float64)
+        for index in micro_batches(batch, self.config.micro_batch_tokens):
+            self.reporter.raise_if_stopping()
+            found[index.cpu()] = policy.token_scores(batch.rows(index)).logprobs.sum(1).double().cpu()
+        return found
+
+
+def kl_of_best(n: int) -> float:
+    """KL of best-of-n to the model it draws from, in nats: at most ln n - (n - 1) / n (Beirami et al. 2024)."""
+    return math.log(n) - (n - 1) / n
+
+
+def score_at(curve: list[dict[str, float]], kl: float) -> float:
+    """The curve's score at a KL, straight between its points over the root of the KL; its ends beyond them."""
+    place = math.sqrt(max(0.0, kl))
+    points = [(math.sqrt(each["kl"]), each["score"]) for each in curve]
+    for (left, low), (right, high) in pairwise(points):
+        if place <= right:
+            return low + (high - low) * (place - left) / (right - left)
+    return points[-1][1]

@@ -1,0 +1,113 @@
+"""RLOO against the run's reward model, through TRL's RLOOTrainer (Ahmadian et al. 2024): a baseline beside PPO.
+
+Prompts, their token ids and the scores are the same as PPO's; TRL samples, and takes the KL into the reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import TaskType
+from trl import RLOOConfig as TRLRLOOConfig
+from trl import RLOOTrainer
+
+from training.config import RLOOConfig, peak_learning_rate
+from training.encoding import Encoder
+from training.hf import ReportingTrainer, common_arguments, lora_config, merged
+from training.models import (
+    MODEL_FOLDER,
+    context_of,
+    find_model,
+    load_encoder,
+    load_language_model,
+    load_tokenizer,
+    save_model,
+    set_up_machine,
+    versions,
+)
+from training.ppo_run import load_prompts
+from training.reporter import Reporter
+from training.roles import RewardModel, ScoredRow, SeparateRewardModel
+from training.rollout import PromptItem
+from training.scorer import Scorer
+
+RLOO_METRICS = {
+    "loss": "rloo/loss",
+    "reward": "rloo/reward_mean",
+    "reward_std": "rloo/reward_std",
+    "kl": "rloo/kl_token_mean",
+    "completions/mean_length": "rloo/length_mean",
+    "completions/clipped_ratio": "rloo/cut_share",
+    "grad_norm": "rloo/grad_norm",
+    "learning_rate": "rloo/learning_rate",
+}
+
+
+class ReportingRLOOTrainer(ReportingTrainer, RLOOTrainer):  # type: ignore[misc]
+    """TRL's RLOOTrainer on prompts whose token ids are ours; a prompt's text is its place in the list."""
+
+    metric_names = RLOO_METRICS
+    prompt_list: Sequence[PromptItem]
+
+    def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        return [self.prompt_list[int(place)].ids for place in prompts], None, {}
+
+
+def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
+    """Train a policy with RLOO and save it so that plain transformers loads it."""
+    machine = set_up_machine(config)
+    reporter.versions(versions(machine))
+    source = find_model(config.model, reporter.home, reporter)
+    encoder = load_encoder(source)
+    encoder.tokenizer.pad_token_id = encoder.pad_id
+    prompts = load_prompts(config, reporter, encoder, context_of(source))
+    scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine)
+    shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
+    reward_model = SeparateRewardModel(scorer, encoder.stop_ids, shares_ids)
+    is_lora = config.adapter == "lora"
+    model = load_language_model(source, machine.frozen_dtype if is_lora else torch.float32)
+    n, rows = config.responses_per_prompt, config.prompts_per_step * config.responses_per_prompt
+    options = TRLRLOOConfig(
+        **common_arguments(config, reporter, machine),
+        max_steps=config.iterations,
+        per_device_train_batch_size=rows,
+        num_generations=n,
+        max_completion_length=config.max_new_tokens,
+        temperature=config.temperature,
+        top_k=0,
+        top_p=1.0,
+        repetition_penalty=1.0,
+        beta=config.kl_coef,
+        learning_rate=peak_learning_rate(config),
+        lr_scheduler_type="constant",
+    )
+    trainer: Any = ReportingRLOOTrainer(
+        model=model,
+        reward_funcs=scores_of(prompts, reward_model, encoder),
+        args=options,
+        train_dataset=Dataset.from_list([{"prompt": str(place)} for place in range(len(prompts))]),
+        processing_class=encoder.tokenizer,
+        peft_config=lora_config(config, TaskType.CAUSAL_LM) if is_lora else None,
+    )
+    trainer.reporter, trainer.prompt_list = reporter, prompts
+    trainer.train_or_resume()
+    save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER)
+    return {"model": source.name, "revision": source.revision, "prompts": len(prompts)}
+
+
+def scores_of(prompts: Sequence[PromptItem], reward_model: RewardModel, encoder: Encoder) -> Any:
+    """A reward function for TRL: the reward model's scores of sampled ids, as in PPO."""
+
+    def reward(completion_ids: list[list[int]], **words: Any) -> list[float]:
+        rows = []
+        for place, ids in zip(words["prompts"], completion_ids, strict=True):
+            item = prompts[int(place)]
+            response = [int(token) for token in ids] or [encoder.eos_id]
+            rows.append(ScoredRow(item.messages, item.ids, response, encoder.decode(response), item.facts))
+        scores: list[float] = reward_model.score(rows).tolist()
+        return scores
+
+    return reward
