@@ -278,8 +278,13 @@ def test_a_reward_model_with_another_tokenizer_reads_text(
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, **words))
     parts = rig.parts(layout, reward=reward)
     texts: list[Any] = []
-    original = Scorer.score
-    monkeypatch.setattr(Scorer, "score", lambda self, given, _facts: texts.extend(given) or original(self, given))
+    original = Scorer.encode
+
+    def encode(self: Scorer, messages: Any, text: str, facts: str = "") -> Any:
+        texts.append((messages, text))
+        return original(self, messages, text, facts)
+
+    monkeypatch.setattr(Scorer, "encode", encode)
     rows = rows_of(parts)
     found = parts.roles.reward_model.score(rows)
     assert texts == [(row.messages, row.text) for row in rows]
