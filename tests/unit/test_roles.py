@@ -288,7 +288,7 @@ def test_a_reward_model_with_another_tokenizer_reads_text(
     rows = rows_of(parts)
     found = parts.roles.reward_model.score(rows)
     assert texts == [(row.messages, row.text) for row in rows]
-    wanted = original(Scorer(rig.home, reward.id, CPU), texts)
+    wanted = Scorer(rig.home, reward.id, CPU).score([*texts])
     assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
     (event,) = rig.events(parts.reporter.run, "critic_starts_from_policy")
     assert "other tokens" in event.detail["reason"]
@@ -302,7 +302,7 @@ def test_a_reward_model_of_another_base_with_the_same_tokens_reads_ids(
     reward = rig.reward("lora")
     parts = rig.parts("lora", reward=reward, model=rig.model("llama-2", seed=7))
     assert isinstance(parts.roles.reward_model, SeparateRewardModel)
-    monkeypatch.setattr(Scorer, "score", None)
+    monkeypatch.setattr(Scorer, "encode", None)
     rows = rows_of(parts)
     found = parts.roles.reward_model.score(rows)
     monkeypatch.undo()
