@@ -108,6 +108,8 @@ class RewardConfig(TrainConfig):
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
     micro_batch_tokens: int = option(2048, "tokens per forward pass, padding included", unit="tokens", min=1,
                                      group=MACHINE)  # fmt: skip
+    processes: int = option(1, "processes on this machine, each with the whole model and its part of every step; on "
+                            "GPUs one for each", unit="processes", min=1, max=64, group=MACHINE)  # fmt: skip
     share_prompts: bool = option(True, "read a prompt once for all of its responses, where the model gives the same "
                                  "numbers that way", group=MACHINE)  # fmt: skip
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
