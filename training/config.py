@@ -228,6 +228,8 @@ class ScoreConfig(MachineConfig):
     """Score prompts with responses from a file by a reward model."""
 
     input_file: str = option("", "rows with a prompt and its responses")
+    beside: str = option("", "ids of further reward runs, such as of other seeds, with commas between: scores are the "
+                         "mean of all models, and their spread says how sure they are")  # fmt: skip
     centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 
