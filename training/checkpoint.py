@@ -95,6 +95,11 @@ def newest_checkpoint(reporter: Reporter) -> State | None:
     return None
 
 
+def checkpoint_at(reporter: Reporter, step: int) -> State:
+    """The registered checkpoint of this step, which another process of the run has found to be good."""
+    return _read(dict(reporter.checkpoint_folders())[step])
+
+
 def verify(folder: Path) -> str | None:
     """Check a checkpoint against its manifest; return what is wrong with it, or None."""
     try:

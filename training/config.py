@@ -65,6 +65,8 @@ class RewardConfig(TrainConfig):
     batch_prompts: int = option(8, "rankings per step", unit="rankings", min=1, group=OPTIMISER)
     micro_batch_tokens: int = option(2048, "tokens per forward pass, padding included", unit="tokens", min=1,
                                      group=MACHINE)  # fmt: skip
+    processes: int = option(1, "processes on this machine, each with the whole model and its part of every step; on "
+                            "GPUs one for each", unit="processes", min=1, max=64, group=MACHINE)  # fmt: skip
     share_prompts: bool = option(True, "read a prompt once for all of its responses, where the model gives the same "
                                  "numbers that way", group=MACHINE)  # fmt: skip
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
@@ -234,6 +236,8 @@ class ScoreConfig(MachineConfig):
 
     input_file: str = option("", "rows with a prompt and its responses")
     unranked: bool = option(False, "score the project's tasks that wait to be ranked, in place of a file")
+    beside: str = option("", "ids of further reward runs, such as of other seeds, with commas between: scores are the "
+                         "mean of all models, and their spread says how sure they are")  # fmt: skip
     centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores, in a file")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
 

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from training.checkpoint import (
     State,
+    checkpoint_at,
     newest_checkpoint,
     pack_optimizer,
     pack_random_state,
@@ -21,6 +22,7 @@ from training.checkpoint import (
 )
 from training.config import TrainConfig
 from training.models import Machine
+from training.processes import of_first, total
 from training.reporter import Reporter
 
 _TRAINER_STATE = "trainer_state.json"
@@ -49,17 +51,25 @@ class ReportingTrainer:
 
     def train_or_resume(self) -> None:
         """Train from the newest good checkpoint, or from the start. Raises Cancelled if it was asked to stop."""
-        self._resumed, folder = newest_checkpoint(self.reporter), None
+        self._resumed, folder = self._checkpoint(), None
         if self._resumed is not None:
             folder = str(self._resumed.folder)
             restored = [*sorted(self._resumed.tensors), "scheduler", "position in the data"]
             self.reporter.resumed_from(self._resumed.step, restored)
-        self.add_callback(_StopWhenAsked(self.reporter))  # type: ignore[attr-defined]
+        self.add_callback(_StopWhenAsked(self.reporter, self.args.device))  # type: ignore[attr-defined]
         self.train(resume_from_checkpoint=folder)  # type: ignore[attr-defined]
         if self.state.global_step < self.state.max_steps:
             self.reporter.raise_if_stopping()
 
+    def _checkpoint(self) -> State | None:
+        """The newest good checkpoint, the same in every process: the first one looks for it."""
+        found = newest_checkpoint(self.reporter) if self.reporter.is_main else None
+        step = of_first(found.step if found is not None else -1, self.args.device)  # type: ignore[attr-defined]
+        return found if self.reporter.is_main or step < 0 else checkpoint_at(self.reporter, step)
+
     def _save_checkpoint(self, _model: Any, _trial: Any) -> None:
+        if not self.reporter.is_main:
+            return
         optimizer, optimizer_values = pack_optimizer(self.optimizer)
         random_state, random_values = pack_random_state()
         state = State(
@@ -90,11 +100,12 @@ class ReportingTrainer:
 
 
 class _StopWhenAsked(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
+    def __init__(self, reporter: Reporter, device: torch.device) -> None:
+        self._reporter, self._device = reporter, device
 
     def on_step_end(self, _args: Any, _state: Any, control: Any, **_kwargs: Any) -> None:
-        if self._reporter.should_stop():
+        asked = torch.tensor([int(self._reporter.should_stop())], device=self._device)
+        if int(total(asked).item()):  # all processes stop at the same step, whichever of them was asked
             control.should_save = control.should_training_stop = True
 
 

@@ -224,6 +224,8 @@ def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_
     _settle_models(tx, values)
     if values.get("second_reward_run"):
         values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
+    if values.get("beside"):
+        values["beside"] = _more_reward_runs(tx, values["beside"], reward_run)
     return to_dict(from_dict(CONFIGS[kind], values))
 
 
@@ -241,6 +243,15 @@ def _finished_reward_run(tx: Tx, run_id: str) -> Run:
         wrong = f"a {found.kind} run that has {found.status}"
         raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")
     return found
+
+
+def _more_reward_runs(tx: Tx, written: str, first: Run | None) -> str:
+    """Whole ids of the further reward runs. Raises InvalidInput for one that is named twice, or has no model."""
+    found = [_reward_run(tx, RunKind.SCORE, each.strip()) for each in written.split(",")]
+    ids = [each.id for each in (first, *found) if each is not None]
+    if len(set(ids)) < len(ids):
+        raise InvalidInput(f"beside = {written!r}: a reward run is named twice; its model would count twice")
+    return ",".join(ids[1:])
 
 
 def _model_to_start_from(tx: Tx, project_id: str | None, reward_run: Run | None) -> str:

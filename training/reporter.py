@@ -45,6 +45,8 @@ class Recorder(Protocol):
 class Reporter:
     """The only way by which training code reaches the store."""
 
+    is_main = True  # of several processes: the one that reports, saves and decides
+
     def __init__(self, store: Store, home: Home, run: Run) -> None:
         self.run = run
         self.home = home
@@ -140,3 +142,21 @@ class Reporter:
             dropped = rewind(tx, self.run.id, self.run.epoch, step)
             detail = {"step": step, "restored": restored, "metric_points_dropped": dropped}
             add_event(tx, self.run.id, self.run.epoch, "resumed_from_checkpoint", detail)
+
+
+class Silent(Reporter):
+    """The reporter of a helper: it knows the run, and writes nothing."""
+
+    is_main = False
+
+    def event(self, kind: str, **detail: object) -> None: ...
+
+    def step(self, *_step: object, **_words: object) -> None: ...
+
+    def versions(self, versions: dict[str, object]) -> None: ...
+
+    def resumed_from(self, step: int, restored: list[str]) -> None: ...
+
+    def should_stop(self) -> bool:
+        """Whether a signal came; the first process asks the store."""
+        return self._is_stopping

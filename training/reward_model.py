@@ -31,11 +31,11 @@ from training.models import (
     set_up_machine,
     versions,
 )
+from training.processes import Helpers, n_processes, of_first
 from training.ranking_trainer import METRIC_NAMES, RankingTrainer, as_batch
 from training.reporter import Reporter
 from training.reward_data import read_data
 from training.save_reward import save_reward_model
-from training.scorer import score_groups
 from training.shared_prompts import check_shared_prompts
 from training.targets import Objective
 
@@ -59,12 +59,16 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     data = read_data(config, folder, reporter.home, reporter)
     config, source, encoder, encoded = data.config, data.source, data.encoder, data.encoded
     reporter.event("data", **data.counts)
-    trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
-
-    _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
-    if config.train:
-        trainer.train_or_resume()
-    held_out = _scores(trainer, encoded.held_out)
+    with Helpers(config.processes, reporter, machine.device):
+        trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
+        if n_processes() > 1:
+            reporter.event("processes", number=n_processes())
+        _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
+        if config.train:
+            trainer.train_or_resume()
+        held_out = _scores(trainer, encoded.held_out)
+    if not reporter.is_main:
+        return {}
     final = evaluate_groups(encoded.held_out, held_out) if encoded.held_out else None
     info = save_reward_model(trainer, config, reporter, source, encoder)
     report = None
@@ -95,7 +99,7 @@ def _evaluate_on_the_way(
         if step % config.eval_every == 0 or step == trainer.state.max_steps:
             _report_evaluation(trainer, held_out, step)
 
-    if not reporter.checkpoint_folders():
+    if of_first(int(not reporter.checkpoint_folders()), trainer.machine.device):
         _report_evaluation(trainer, held_out, 0)
     trainer.add_callback(EveryStep(evaluate))
 
@@ -120,15 +124,7 @@ def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tenso
 
 def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[torch.Tensor]:
     """Raw scores of each ranking's responses; of several heads, their mean."""
-    found = score_groups(
-        trainer.model,
-        groups,
-        trainer.pad_id,
-        trainer.machine,
-        trainer.micro_batch_tokens,
-        is_shared=trainer.is_shared,
-    )
-    return [scores if scores.ndim == 1 else scores.mean(1) for scores in found]
+    return [scores if scores.ndim == 1 else scores.mean(1) for scores in trainer.scores(groups)]
 
 
 def make_trainer(

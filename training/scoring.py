@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -41,21 +42,45 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
     A row whose messages the model's template refuses gets the scores null and the reason.
     """
     rows = [row.value for row in read_rows(Path(config.input_file)) if isinstance(row, Row)]
-    scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine, config.batch_size)
-    counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
+    ids = [reporter.run.reward_run_id or "", *filter(None, config.beside.split(","))]
+    scorers = [Scorer(reporter.home, each, machine, config.batch_size) for each in ids]
+    counts = [Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0) for _ in ids]
     best = BestOf()
     part = reporter.folder / f"{SCORES_FILE}.part"
     with part.open("w", encoding="utf-8") as file:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             reporter.raise_if_stopping()
             lot = rows[start : start + ROWS_AT_ONCE]
-            for row in score_rows(scorer, lot, counts, centre_prompts=config.centre_prompts):
+            of_each = [
+                score_rows(scorer, lot, counted, centre_prompts=config.centre_prompts)
+                for scorer, counted in zip(scorers, counts, strict=True)
+            ]
+            for row in map(together, zip(*of_each, strict=True)):
                 best.add(row)
                 row.pop("heads", None)  # of use to a selection only
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             reporter.step(start + len(lot), len(rows))
     part.rename(reporter.folder / SCORES_FILE)
-    return dict(counts) | {"file": SCORES_FILE, "reward_model": scorer.source.revision, "best_of": best.means()}
+    known: dict[str, Any] = {"file": SCORES_FILE, "reward_model": scorers[0].source.revision, "best_of": best.means()}
+    if len(scorers) > 1:
+        revisions = [each.source.revision for each in scorers[1:]]
+        known["beside"] = {
+            run_id: {"reward_model": revision, **counted}
+            for run_id, revision, counted in zip(ids[1:], revisions, counts[1:], strict=True)
+        }
+    return dict(counts[0]) | known
+
+
+def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row as several models scored it: the mean of their scores, each from its own zero, and the standard deviation
+    between them. A row that one of them refuses has no scores."""
+    if len(rows) == 1:
+        return rows[0]
+    for row in rows:
+        if row["scores"] is None:
+            return row
+    of_response = list(zip(*(row["scores"] for row in rows), strict=True))
+    return rows[0] | {"scores": [fmean(each) for each in of_response], "stds": [pstdev(each) for each in of_response]}
 
 
 class BestOf:

@@ -27,6 +27,7 @@ from data.runs import LEASE_S, claim_run, heartbeat, reap_runs, release_run
 from data.store import Store
 
 PARENT_VARIABLE = "RANKLOOP_PARENT"  # whom a child dies with: its worker
+HELPER_VARIABLE = "RANKLOOP_HELPER"  # set for a process that helps with the run of another one, its parent
 STARTER_VARIABLE = "RANKLOOP_STARTER"  # whom a worker serves: it ends after its run when that process is gone
 LOG_NAME, LOG_BYTES = "log.txt", 5 * 2**20
 STORE_RETRY_S = 5.0

@@ -26,8 +26,8 @@ from data.records import FailureKind, RunKind, RunStatus
 from data.runs import finish_run, get_run
 from data.store import Store, open_store
 from training.config import CONFIGS
-from training.reporter import Cancelled, NotFinite, Reporter
-from training.supervisor import PARENT_VARIABLE
+from training.reporter import Cancelled, NotFinite, Reporter, Silent
+from training.supervisor import HELPER_VARIABLE, PARENT_VARIABLE
 
 Job = Callable[[Any, Reporter], dict[str, Any]]
 JOBS: dict[RunKind, str] = {
@@ -59,6 +59,8 @@ def main(words: list[str] | None = None) -> int:
     home = open_home()
     store = open_store(os.environ.get(STORE_VARIABLE) or home.store_url)
     try:
+        if os.environ.get(HELPER_VARIABLE):
+            return help_with(store, home, arguments.run_id, arguments.epoch)
         return do_run(store, home, arguments.run_id, arguments.epoch)
     finally:
         store.close()
@@ -102,6 +104,25 @@ def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:
         log.warning("%s", error)
         return FENCED_STATUS
     return 0 if status is RunStatus.SUCCEEDED else 1
+
+
+def help_with(store: Store, home: Home, run_id: str, epoch: int) -> int:
+    """Do a part of a run that the process which started this one owns and reports on."""
+    with store.read() as tx:
+        run = get_run(tx, run_id)
+    if run.epoch != epoch:
+        return FENCED_STATUS
+    reporter = Silent(store, home, run)
+    signal.signal(signal.SIGTERM, reporter.request_stop)
+    job: Job = importlib.import_module(JOBS[run.kind]).run
+    try:
+        job(from_dict(CONFIGS[run.kind], run.config), reporter)
+    except Cancelled:
+        return 0
+    except ProjectError as error:
+        log.warning("a helper of run %s: %s", run.id, error)
+        return 1
+    return 0
 
 
 def classify(error: Exception) -> tuple[FailureKind, str]:

@@ -57,7 +57,10 @@ def add_words(words: Any) -> None:
     _add_runs(words)
     parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
     parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
-    parser.add_argument("--reward-run", required=True, metavar="ID", help="the reward run whose model scores")
+    parser.add_argument(
+        "--reward-run", required=True, action="append", metavar="ID",
+        help="the reward run whose model scores; given several times: the mean of all, and their spread",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", help="copy the scores here; it must not exist")
     add_set(parser, "the run, such as centre_prompts=true")
     parser.epilog = WAIT_HELP[:1].upper() + WAIT_HELP[1:] + "."
@@ -183,8 +186,10 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
     if out is not None and out.exists():
         raise Conflict(f"--out {arguments.out}: it exists already; name a new file")
     with _handed_over(context, arguments.file, with_responses=True) as (file, report):
-        config: Any = from_words(CONFIGS[RunKind.SCORE], arguments.fields, {"input_file": file})
-        run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=arguments.reward_run)
+        first, *more = arguments.reward_run
+        base = {"input_file": file, "beside": ",".join(more)}
+        config: Any = from_words(CONFIGS[RunKind.SCORE], arguments.fields, base)
+        run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=first)
     outcome = wait(context, run)
     if outcome.status:
         return outcome

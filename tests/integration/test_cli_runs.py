@@ -300,11 +300,13 @@ def test_scores_are_copied_to_where_they_are_wanted(
     assert "it exists already; name a new file" in message
 
 
-def test_scoring_needs_a_finished_reward_run(cli: Cli, sqlite_store: Store, tmp_path: Path) -> None:
+def test_scoring_needs_finished_reward_runs(cli: Cli, sqlite_store: Store, reward_run: Run, tmp_path: Path) -> None:
     source = tmp_path / "answers.jsonl"
     source.write_text('{"prompt": "one", "responses": ["a"]}\n')
     queued = factories.make_run(sqlite_store, RunKind.REWARD)
     assert "a finished reward run is needed" in cli.refuse("score", source, "--reward-run", queued.id)
+    twice = ("--reward-run", reward_run.id, "--reward-run", reward_run.id[-6:])
+    assert "a reward run is named twice" in cli.refuse("score", source, *twice)
 
 
 def test_a_run_that_nobody_takes_gets_a_worker_of_its_own(

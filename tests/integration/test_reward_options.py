@@ -15,6 +15,7 @@ from rig import Rig
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from data.errors import InvalidInput
 from data.prompts import add_prompts
 from data.records import FailureKind, NewPrompt, Run, RunKind, RunStatus, Snapshot
 from data.scores import heads_of_tasks
@@ -27,6 +28,7 @@ from training.encoding import with_facts
 from training.models import Machine
 from training.roles import ScoredRow
 from training.scorer import Scorer
+from training.scoring import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 CPU = Machine(torch.device("cpu"), is_bf16=False)
@@ -125,6 +127,34 @@ def scores_of(rig: Rig, run: Run, rows: list[dict[str, Any]], **changes: Any) ->
     hand_over(given, taken, with_responses=True)
     scored = rig.here(rig.queue(RunKind.SCORE, reward_run=run, input_file=str(taken), **changes))
     return scored, [json.loads(line) for line in (rig.folder(scored) / "scores.jsonl").read_text().splitlines()]
+
+
+def test_runs_of_other_seeds_score_together(rig: Rig) -> None:
+    """The mean of both models' scores, and half their distance as the spread; best-of-n by the mean."""
+    one, other = trained(rig, seed=1), trained(rig, seed=2)
+    rows = [{"prompt": "prompt 1", "responses": ["a", "zz", "b"]}, {"prompt": "prompt 2", "responses": ["z", "c"]}]
+    apart = [scores_of(rig, run, rows)[1] for run in (one, other)]
+    run, found = scores_of(rig, one, rows, beside=other.id[-6:])
+    assert run.config["beside"] == other.id
+    assert "stds" not in apart[0][0]
+    for row, mine, theirs in zip(found, *apart, strict=True):
+        pairs = list(zip(mine["scores"], theirs["scores"], strict=True))
+        assert row["scores"] == pytest.approx([(a + b) / 2 for a, b in pairs])
+        assert row["stds"] == pytest.approx([abs(a - b) / 2 for a, b in pairs])
+        assert max(row["stds"]) > 1e-4
+    assert run.result["best_of"]["3"] == pytest.approx(max(found[0]["scores"]))
+    assert run.result["beside"][other.id]["responses"] == run.result["responses"] == 5
+    with pytest.raises(InvalidInput, match="named twice"):
+        rig.queue(RunKind.SCORE, reward_run=one, beside=one.id)
+    with pytest.raises(InvalidInput, match="a finished reward run is needed"):
+        rig.queue(RunKind.SCORE, reward_run=one, beside=run.id)
+
+
+def test_a_row_that_one_model_refuses_has_no_scores() -> None:
+    scored = {"prompt": "p", "scores": [1.0, 2.0]}
+    refused = {"prompt": "p", "scores": None, "problem": "no system role"}
+    assert together([scored, refused]) == refused
+    assert together([scored]) is scored
 
 
 def test_best_of_n_is_what_choosing_by_score_gives(rig: Rig) -> None:
