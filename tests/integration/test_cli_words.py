@@ -58,7 +58,7 @@ def test_every_word_takes_home_store_and_json() -> None:
             seen.append(words)
             assert {"--home", "--store", "--json"} <= set(parser._option_string_actions), words
             assert parser.get_default("handler") is not None, words
-    assert len(seen) == 44
+    assert len(seen) == 46
     assert {words[0] for words in seen} == set(WORDS)
 
 
