@@ -11,6 +11,7 @@ from app.context import require, store
 from app.widgets.config_form import config_form
 from app.widgets.gold import gold_line
 from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
+from app.widgets.lineage import show_made_from_prompt
 from app.widgets.models import model_suggestions
 from app.widgets.page import (
     ShownErrors,
@@ -148,6 +149,7 @@ def _details(project: Project, prompt_id: str) -> None:
         st.header("Prompt", anchor=False)
         for message in prompt.messages:
             _message(message)
+        show_made_from_prompt(project.id, prompt.id)
         in_tasks = {response.id for task in tasks for response in task.responses}
         for number, task in enumerate(tasks, start=1):
             st.header(f"Task {number}: {len(task.responses)} responses", anchor=False)

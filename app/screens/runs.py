@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.context import current_project, home, person, require, store
 from app.widgets.frontier import show_baselines, show_frontier
+from app.widgets.lineage import show_lineage
 from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.preflight import show_check
@@ -26,7 +27,8 @@ from training.config import CONFIGS
 from training.launch import queue_run, trained_models
 
 KEY = "runs"
-TABS = ("Curves", "Samples", "Events", "Configuration", "Log")
+LINEAGE = "Lineage"
+TABS = ("Curves", "Samples", "Events", "Configuration", LINEAGE, "Log")
 REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
 TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
@@ -159,6 +161,8 @@ def _tabs(run: Run) -> None:
             show_events(run.id)
         elif open_tab == "Configuration":
             show_config(run)
+        elif open_tab == LINEAGE:
+            show_lineage(run)
         else:
             show_log(run.id, is_active=is_active)
 

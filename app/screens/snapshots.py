@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.context import home, require, store
 from app.widgets.config_form import config_form
+from app.widgets.lineage import show_made_from_snapshot
 from app.widgets.models import snapshot_label
 from app.widgets.page import (
     ShownErrors,
@@ -209,6 +210,7 @@ def _details(snapshot: Snapshot, label: str) -> None:
     with st.expander("All counts, settings and hash", key=f"{KEY}.facts"):
         facts = {"id": snapshot.id, "content hash": snapshot.content_hash, **snapshot.config}
         facts_table(facts | flatten(snapshot.counts), f"{KEY}.facts.{snapshot.id}")
+    show_made_from_snapshot(snapshot.project_id, snapshot.id)
     _export(snapshot)
 
 

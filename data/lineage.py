@@ -1,0 +1,102 @@
+"""From a policy back to the human gestures it was made of, and from a gesture on to what was made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from data.engine import Tx
+from data.paths import Home
+from data.records import Run
+from data.runs import get_run, list_runs
+from data.snapshots import GROUPS, list_snapshots
+
+_COLUMNS = ["ranking_id", "prompt_id", "annotator", "split", "ranks", "messages"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One ranking that a snapshot holds: where it comes from. `ranking_ids`: several where rankings were merged."""
+
+    ranking_ids: tuple[str, ...]
+    prompt_id: str
+    annotators: tuple[str, ...]
+    split: str
+    ranks: tuple[int, ...]
+    prompt: str
+
+
+@dataclass(frozen=True)
+class Ancestors:
+    """The chain behind a run. `runs`: the run itself, the runs that it starts from, and its reward model's, nearest
+    first; `snapshot_ids`: all that any of them learnt from."""
+
+    runs: tuple[Run, ...]
+    snapshot_ids: tuple[str, ...]
+
+
+def ancestors(tx: Tx, run_id: str) -> Ancestors:
+    """Everything that went into a run: through its reward model, its start, and theirs."""
+    found: dict[str, Run] = {}
+    waiting = [run_id]
+    while waiting:
+        run = get_run(tx, waiting.pop(0))
+        if run.id in found:
+            continue
+        found[run.id] = run
+        starts = [str(run.config.get(name) or "") for name in ("model", "model_a", "model_b")]
+        waiting += [run.reward_run_id] if run.reward_run_id else []
+        waiting += [start.removeprefix("run:") for start in starts if start.startswith("run:")]
+    snapshots = dict.fromkeys(run.snapshot_id for run in found.values() if run.snapshot_id)
+    return Ancestors(tuple(found.values()), tuple(snapshots))
+
+
+def descendants(tx: Tx, project_id: str, snapshot_id: str) -> list[Run]:
+    """Every run that a snapshot went into, directly or through a model, the oldest first."""
+    runs = list_runs(tx, project_id=project_id, limit=1_000_000)[::-1]
+    made: dict[str, Run] = {}
+    for run in runs:
+        words = {str(value) for value in run.config.values()}
+        listed = {each for value in words for each in value.split() if each.startswith("run:")}
+        from_made = any(f"run:{each}" in listed for each in made)
+        if run.snapshot_id == snapshot_id or run.reward_run_id in made or from_made:
+            made[run.id] = run
+    return list(made.values())
+
+
+def sources_of(home: Home, snapshot_id: str) -> Iterator[Source]:
+    """The rankings that a snapshot holds, in its order, read in pieces."""
+    file = pq.ParquetFile(home.snapshot_folder(snapshot_id) / GROUPS)
+    for batch in file.iter_batches(batch_size=2_000, columns=_COLUMNS):
+        for row in batch.to_pylist():
+            yield Source(
+                tuple(row["ranking_id"].split(",")),
+                row["prompt_id"],
+                tuple(row["annotator"].split(",")),
+                row["split"],
+                tuple(row["ranks"]),
+                row["messages"][-1]["content"],
+            )
+
+
+def by_annotator(home: Home, snapshot_id: str) -> Counter[str]:
+    """How many of a snapshot's rankings each annotator has given."""
+    counts = Counter[str]()
+    for source in sources_of(home, snapshot_id):
+        counts.update(source.annotators)
+    return counts
+
+
+def snapshots_with(tx: Tx, home: Home, project_id: str, prompt_id: str) -> list[str]:
+    """The snapshots that hold a ranking of this prompt, the newest first."""
+    found = []
+    for snapshot in list_snapshots(tx, project_id):
+        path = home.snapshot_folder(snapshot.id) / GROUPS
+        if path.is_file():
+            table = pq.read_table(path, columns=["prompt_id"], filters=[("prompt_id", "=", prompt_id)])
+            if table.num_rows:
+                found.append(snapshot.id)
+    return found
