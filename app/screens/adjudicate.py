@@ -126,6 +126,8 @@ def _case(project: Project, who: Person, case: Case, names: dict[str, str], *, i
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header("This task", anchor=False)
         st.badge(f"agreement: {words}", color="orange" if case.decision is None else "gray")
+        if case.n_unacceptable:
+            st.badge(f"no response is acceptable: {case.n_unacceptable} of {len(case.seen)} say so", color="orange")
         if is_named and st.button("Next waiting", icon=":material/skip_next:", key=f"{KEY}.next"):
             st.query_params.pop("task", None)
             st.rerun()

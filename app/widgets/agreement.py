@@ -24,7 +24,7 @@ _FIGURES = (
      "about a half; published projects have 63 to 77 %."),
     ("pairs_without_ties", "Without ties", True, "comparison",
      "The same, of the pairs where both saw a difference."),
-    ("alpha", "Krippendorff's alpha", False, "judgement",
+    ("alpha", "Krippendorff's α", False, "judgement",
      "Agreement beyond chance: 1 is perfect, 0 is what chance gives. Undefined where all say the same of everything."),
     ("tau", "Kendall's tau-b", False, "pair of rankings",
      "How alike two people's whole rankings of a task are: 1 the same order, 0 none, -1 the other way round."),

@@ -107,11 +107,11 @@ def _report(found: SelectionReport) -> None:
             "tasks": arm.n_tasks,
             "ranked": arm.n_ranked,
             "prompts": arm.n_prompts,
-            "model right": arm.accuracy,
+            "model right": _rounded(arm.accuracy),
             "95 %": "" if arm.interval is None else f"{arm.interval[0]:.0%} to {arm.interval[1]:.0%}",
             "margin": arm.mean_margin,
-            "ties": arm.tie_share,
-            "skips": arm.skip_share,
+            "ties": _rounded(arm.tie_share),
+            "skips": _rounded(arm.skip_share),
             "seconds": arm.seconds,
         }
         for arm in found.arms
@@ -121,6 +121,7 @@ def _report(found: SelectionReport) -> None:
         hide_index=True,
         key=f"{KEY}.arms",
         column_config={name: st.column_config.NumberColumn(name, format="percent") for name in _PERCENT}
+        | {"margin": st.column_config.NumberColumn("margin", format="%.2f")}
         | {"seconds": st.column_config.NumberColumn("seconds", format="%.0f", help="median of an answer")},
         alt="What people said on each arm",
     )
@@ -128,3 +129,7 @@ def _report(found: SelectionReport) -> None:
         "Model right: share of people's pairs that the reward model had ordered as they did, before anybody ranked "
         "them; intervals by bootstrap over prompts. Margin: mean difference of two responses' scores."
     )
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 3)

@@ -46,7 +46,7 @@ def test_the_figures_stand_with_their_intervals_and_their_n(sqlite_store: Store,
     """4 of 6 tasks alike, 18 comparisons, 12 equal; tau 1 in four, -1 in two."""
     app = open_quality(open_app, sqlite_store, two_annotators(sqlite_store))
     assert {each.label: each.value for each in app.metric} == {
-        "Pair agreement": "66.7%", "Without ties": "66.7%", "Krippendorff's alpha": alpha_of(app),
+        "Pair agreement": "66.7%", "Without ties": "66.7%", "Krippendorff's α": alpha_of(app),
         "Kendall's tau-b": "0.33", "Human pair accuracy": "66.7%",
     }  # fmt: skip
     captions = " | ".join(each.value for each in app.caption)
@@ -64,7 +64,7 @@ def test_the_figures_stand_with_their_intervals_and_their_n(sqlite_store: Store,
 
 def alpha_of(app: Any) -> str:
     """Its value hangs on the hashes of the random texts; here it only has to be a number."""
-    value = next(each.value for each in app.metric if each.label == "Krippendorff's alpha")
+    value = next(each.value for each in app.metric if each.label == "Krippendorff's α")
     assert -1 <= float(value) < 1
     return str(value)
 
