@@ -27,7 +27,7 @@ from data.store import Store
 
 WORDS = (
     "serve", "worker", "demo", "project", "import", "sample", "snapshot", "export", "train", "runs", "score", "user",
-    "agreement", "annotators", "adjudicate", "backup", "comparison", "doctor", "features", "gold", "pause",
+    "agreement", "annotators", "adjudicate", "backup", "baselines", "comparison", "doctor", "features", "gold", "pause",
     "selection",
 )  # fmt: skip
 
