@@ -124,6 +124,7 @@ def _train(page: Page, server: WebServer, store: Store, kind: RunKind, words: st
         config = get_run(tx, run_id).config
     assert {name: str(config[name]) for name in fields} == fields
     expect(page.get_by_text("succeeded").first).to_be_visible(timeout=20_000)
+    page.get_by_role("tab", name="Curves").click()
     expect(page.locator(".card canvas").first).to_be_visible(timeout=20_000)
     return run_id
 

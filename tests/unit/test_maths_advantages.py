@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.maths.advantages import explained_variance, gae, token_rewards
+from training.maths.advantages import centred_explained_variance, explained_variance, gae, token_rewards
 
 
 def row(*values: float) -> Tensor:
@@ -86,3 +86,12 @@ def test_explained_variance_of_returns_that_do_not_vary_is_zero() -> None:
     assert explained_variance(row(1, 2), row(3, 4), torch.zeros(1, 2, dtype=torch.bool)).item() == 0.0
     masked = torch.tensor([[True, True, False]])
     assert explained_variance(row(1, 2, 9), row(1, 2, -50), masked).item() == pytest.approx(1.0)
+
+
+def test_the_centred_form_is_blind_to_a_constant_error() -> None:
+    returns, mask = torch.tensor([1.0, 2.0, 3.0, 4.0, 99.0]), torch.tensor([True, True, True, True, False])
+    values = torch.tensor([1.1, 1.9, 3.2, 3.8, -99.0])
+    for shift in (0.0, 1.0, -5.0):
+        assert centred_explained_variance(values + shift, returns, mask).item() == pytest.approx(0.98, abs=1e-5)
+    assert explained_variance(values + 1, returns, mask).item() == pytest.approx(0.18, abs=1e-5)
+    assert centred_explained_variance(values, returns, torch.zeros(5, dtype=torch.bool)).item() == 0
