@@ -28,10 +28,10 @@ export class Ranker {
     this.ended = new AbortController();
     const listen = (target, name, does, capture = false) =>
       target.addEventListener(name, does, { capture, signal: this.ended.signal });
+    onActivity(() => this.active(), this.ended.signal); // before the keys, which stop here
     listen(document, "keydown", (event) => this.key(event), true); // before Streamlit's own keys
     listen(window, "storage", (event) => this.answeredElsewhere(event));
     listen(document, "visibilitychange", () => this.visible());
-    onActivity(() => this.active(), this.ended.signal);
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
