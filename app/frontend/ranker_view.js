@@ -178,7 +178,9 @@ export class View {
     this.measure();
     card.focus({ preventScroll: true });
     const room = window.innerHeight - this.prompt.offsetHeight - this.dock.element.offsetHeight;
-    card.scrollIntoView({ block: card.offsetHeight < room ? "nearest" : "start" }); // long ones are read from the top
+    if (card.offsetHeight < room) card.scrollIntoView({ block: "nearest" });
+    else if (card.offsetTop === this.cards[0].element.offsetTop) this.scrollToTop(); // with the head of the page
+    else card.scrollIntoView({ block: "start" }); // long ones are read from the top
   }
 
   focusMode(mode, place) {
