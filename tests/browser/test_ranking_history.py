@@ -165,7 +165,7 @@ def test_unsent_answers_are_saved_to_a_file_and_taken_in_again(work: Work, new_p
         ranking.press("2 1 3 Enter")
         page.clock.run_for(21_000)  # later Streamlit lays a dialog of its own over the page
         with page.expect_download() as download:
-            page.get_by_role("button", name="Save to a file").click()
+            page.get_by_role("button", name="Save to a file").dispatch_event("click")
         file = tmp_path / "unsent.json"
         download.value.save_as(file)
         assert [item["ranks"] for item in json.loads(file.read_text())["items"]] == [[2, 1, 3]]
