@@ -88,9 +88,8 @@ def test_a_pause_gives_no_more_work_until_a_researcher_lifts_it(store: Store, cl
     assert found.lifted_at == clock.now
     clock.advance(60)
     work_on(store, ann, project, 1, (3, 2, 1))
-    assert next_work(store, ann, project.id, dice=lambda: ALWAYS).paused is None, (
-        "what was talked about raises no alarm again"
-    )
+    calm = next_work(store, ann, project.id, dice=lambda: ALWAYS)
+    assert calm.paused is None, "what was talked about raises no alarm again"
     work_on(store, ann, project, 1, (3, 2, 1))
     assert next_work(store, ann, project.id).paused is not None
     with store.read() as tx:
