@@ -269,9 +269,10 @@ def _annotator_weights(tx: Tx, project_id: str, config: SnapshotConfig) -> Calla
     """What each annotator's rankings weigh. Whoever shares no task with others weighs what they do in the mean."""
     if config.annotator_weights != AnnotatorWeights.DAWID_SKENE:
         return lambda _annotator_id: 1.0
+    with_gold = get_project(tx, project_id).settings.gold_in_snapshots
     units: list[dict[str, int]] = []
     for _, _, answers in _answers_by_task(tx, project_id):
-        rankings, _ = usable(answers, include_extra=config.include_extra, with_gold=True)
+        rankings, _ = usable(answers, include_extra=config.include_extra, with_gold=with_gold)
         units += comparisons({each.annotator_id: judgement(each) for each in rankings})
     # Rounded, so that two people who are alike weigh the same and an even split between them stays one.
     accuracies = annotator_accuracies(units)
