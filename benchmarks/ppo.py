@@ -166,7 +166,7 @@ def ours(job: Job) -> list[dict[str, float]]:
     from training.build_roles import build_roles
     from training.config import PPOConfig
     from training.models import ModelSource, load_encoder, set_up_machine, weights_hash
-    from training.ppo_run import make_learner
+    from training.ppo_run import make_learner, share_prompts
     from training.rollout import PromptItem
 
     is_shared = job.case == "memory_shared_roles"
@@ -184,6 +184,9 @@ def ours(job: Job) -> list[dict[str, float]]:
         raise SystemExit(f"not the layout to measure: {reporter.layout}")
     learner = make_learner(config, reporter, roles, encoder)  # type: ignore[arg-type]
     prompts = [PromptItem(str(n), ({"role": "user", "content": ""},), ids) for n, ids in enumerate(job.prompts())]
+    share_prompts(config, reporter, roles, prompts, encoder)  # type: ignore[arg-type]
+    if roles.shares_prompts != (job.per_prompt > 1):
+        raise SystemExit("prompts were not shared")
     training.ppo.save = lambda *_words: None  # as on the other side
     training.ppo.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
     return reporter.updates

@@ -106,6 +106,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
     ppo_epochs: int = option(2, "passes over a rollout", min=1, max=20, group=OPTIMISER)
     minibatches: int = option(1, "steps per pass", min=1, max=1024, group=OPTIMISER)
     micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
+    share_prompts: bool = option(True, "read a prompt once for all of its responses, where the models give the same "
+                                 "numbers that way", group=MACHINE)  # fmt: skip
     critic_learning_rate: float | None = option(
         None, "of the critic; none: the usual one, with adapters or without", min=0.0, group=OPTIMISER
     )

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from training.dataset import EncodedGroup
+from training.encoding import Sequences
 
 
 class Row(NamedTuple):
@@ -49,6 +50,15 @@ class Packed(NamedTuple):
         causal = torch.ones(size, size, dtype=torch.bool, device=self.ids.device).tril()
         return (causal & ((seen == 0) | (seen == seeing)))[:, None]
 
+    def before_tokens(self, batch: Sequences) -> tuple[Tensor, Tensor]:
+        """The row and the place, (M,) each, before every response token that counts in `batch`, which was packed here.
+
+        Before a response's first token stands the prompt's last one, wherever the response lies in its row.
+        """
+        response, token = batch.mask.nonzero(as_tuple=True)
+        inside = self.ends[response] - batch.mask.sum(1)[response] + token
+        return self.rows[response], torch.where(token == 0, batch.prompt_lengths[response] - 1, inside)
+
     def to(self, device: torch.device) -> Packed:
         return Packed(*(each.to(device) for each in self))
 
@@ -66,6 +76,18 @@ def rows_of(groups: Sequence[EncodedGroup]) -> list[Row]:
             place += 1
         rows += of_prompt.values()
     return rows
+
+
+def rows_of_batch(batch: Sequences) -> list[Row]:
+    """The rows of prompts with responses: those to the same prompt share one."""
+    rows: dict[tuple[int, ...], Row] = {}
+    lengths, of_prompt = batch.attention.sum(1).tolist(), batch.prompt_lengths.tolist()
+    for place, ids in enumerate(batch.ids.tolist()):
+        start, end = of_prompt[place], lengths[place]
+        row = rows.setdefault(tuple(ids[:start]), Row(ids[:start], [], []))
+        row.responses.append(ids[start:end])
+        row.places.append(place)
+    return list(rows.values())
 
 
 def pack_rows(rows: Sequence[Row], pad_id: int) -> Packed:

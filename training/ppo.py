@@ -219,10 +219,13 @@ def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, itera
 
 
 def minibatches(config: PPOConfig, iteration: int, epoch: int, n_rows: int) -> Iterator[Tensor]:
-    """The rows of a rollout in a new order, cut into equal minibatches."""
+    """The rows of a rollout in a new order, cut into equal minibatches; the responses to a prompt stay together where
+    whole prompts can be dealt out evenly."""
     generator = torch.Generator().manual_seed((config.seed * 100_003 + iteration) * 101 + epoch)
-    size = n_rows // config.minibatches
-    yield from torch.split(torch.randperm(n_rows, generator=generator), size)
+    together = 1 if config.prompts_per_iteration % config.minibatches else config.responses_per_prompt
+    prompts = torch.randperm(n_rows // together, generator=generator)
+    rows = (prompts[:, None] * together + torch.arange(together)).flatten()
+    yield from torch.split(rows, n_rows // config.minibatches)
 
 
 def check_first_ratio(deviation: float, machine: Machine) -> None:

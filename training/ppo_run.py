@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from training.roles import Roles
 from training.rollout import PromptItem
 from training.save_roles import save_critic, save_policy
 from training.scorer import read_reward_info
+from training.shared_prompts import check_shared_roles
 
 CRITIC_FOLDER = "critic"
 _PAGE = 1000
@@ -49,6 +50,7 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     encoder = load_encoder(source)
     roles = build_roles(config, reporter, machine, source, encoder)
     prompts = load_prompts(config, reporter, encoder, roles.context)
+    share_prompts(config, reporter, roles, prompts, encoder)
     learner = make_learner(config, reporter, roles, encoder)
     report_cut_scores(config, reporter, prompts)
     reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
@@ -61,6 +63,18 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     result = {"model": source.name, "revision": source.revision, "iterations": learner.iteration}
     best = {"best_iteration": int(learner.watch.best["iteration"])} if learner.watch.best else {}
     return result | {"prompts": len(prompts)} | best
+
+
+def share_prompts(
+    config: PPOConfig, reporter: Reporter, roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder
+) -> None:
+    """Let the responses to a prompt share it in forward passes, where the models give the same numbers that way."""
+    if not config.share_prompts or config.responses_per_prompt == 1:
+        return
+    ids = [prompt.ids for prompt in prompts]
+    found = check_shared_roles(roles, ids, encoder.eos_id, max(map(len, ids)) + config.max_new_tokens)
+    roles.share_prompts(wanted=found.holds)
+    reporter.event("shared_prompts" if found.holds else "prompts_not_shared", **found._asdict())
 
 
 def make_evaluation(

@@ -42,7 +42,8 @@ def update_minibatch(
     learner.policy_optimizer.zero_grad(set_to_none=True)
     learner.critic_optimizer.zero_grad(set_to_none=True)
     totals: Metrics = defaultdict(float)
-    roles, lots = learner.roles, list(micro_batches(rollout.batch, config.micro_batch_tokens, index))
+    roles = learner.roles
+    lots = list(micro_batches(rollout.batch, config.micro_batch_tokens, index, is_shared=roles.shares_prompts))
     for lot in lots:
         backward_critic(config, learner, rollout, returns, value_weights, lot, totals)
     if trains_policy:

@@ -22,7 +22,7 @@ from training.memory_plan import available_memory, in_use, memory_plan, peak, sh
 from training.models import Machine, ModelSource, context_of, find_model, load_encoder, longest_prompt, set_up_machine
 from training.models import versions as versions_of
 from training.ppo import check_first_ratio
-from training.ppo_run import load_prompts, make_learner
+from training.ppo_run import load_prompts, make_learner, share_prompts
 from training.ppo_update import RATIO_DEVIATION, update_minibatch
 from training.reporter import Reporter
 from training.roles import Roles, ScoredRow
@@ -163,6 +163,7 @@ class Preflight:
     def reference(self) -> str:
         before = in_use(self.machine)
         self.roles = build_roles(self.config, self.reporter, self.machine, self.source, self.encoder)
+        share_prompts(self.config, self.reporter, self.roles, self.prompts, self.encoder)
         self.learner = make_learner(self.config, self.reporter, self.roles, self.encoder)
         self.report.memory["loaded_mb"] = (in_use(self.machine) - before) / MB
         batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.eos_id]], self.encoder.pad_id)
@@ -216,10 +217,14 @@ def worst_rollout(flight: Preflight) -> Rollout:
     """The longest prompt with the longest response, as often as one micro-batch holds it, as if it were sampled."""
     config, roles, device = flight.config, flight.roles, flight.machine.device
     longest = max(flight.prompts, key=lambda prompt: len(prompt.ids))
-    response = (longest.ids * (config.max_new_tokens // len(longest.ids) + 1))[: config.max_new_tokens]
-    n = max(1, min(config.minibatch_size, config.micro_batch_tokens // (len(longest.ids) + len(response))))
-    rows = [ScoredRow(longest.messages, longest.ids, response, flight.encoder.decode(response), longest.facts)] * n
-    batch = pack([longest.ids] * n, [response] * n, flight.encoder.pad_id).to(device)
+    ids, size = longest.ids, config.max_new_tokens
+    response = (ids * (size // len(ids) + 1))[:size]
+    together = config.responses_per_prompt if roles.shares_prompts else 1
+    n = max(1, min(config.minibatch_size, config.micro_batch_tokens // (len(ids) + together * size) * together))
+    prompts = [[*ids[place // together :], *ids[: place // together]] for place in range(n)]  # shared as in a rollout
+    text = flight.encoder.decode(response)
+    rows = [ScoredRow(longest.messages, prompt, response, text, longest.facts) for prompt in prompts]
+    batch = pack(prompts, [response] * n, flight.encoder.pad_id).to(device)
     found = roles.policy.token_scores(batch, with_entropy=True)
     reference, values = roles.reference.token_scores(batch).logprobs, roles.critic.values(batch)
     scores, ended = roles.reward_model.score(rows).to(device), torch.zeros(n, dtype=torch.bool, device=device)

@@ -19,6 +19,7 @@ from data.records import Messages
 from training.encoding import Encoder, Sequences, fit, with_facts
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, context_length
+from training.packing import Row, pack_rows, rows_of_batch
 from training.scorer import RewardInfo, Scorer, pad_right
 
 LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
@@ -96,12 +97,17 @@ class AdapterSwitch:
 
 @dataclass
 class Trunk:
-    """A transformer without its head, under one adapter of a shared base or by itself."""
+    """A transformer without its head, under one adapter of a shared base or by itself.
+
+    shares_prompts: responses to the same prompt share it in a forward pass; for models that were asked whether they
+    give the same numbers that way (`training.shared_prompts`).
+    """
 
     model: Any
     machine: Machine
     switch: AdapterSwitch | None = None
     adapter: str | None = None
+    shares_prompts: bool = False
 
     def activate(self) -> None:
         if self.switch is not None:
@@ -115,6 +121,23 @@ class Trunk:
             states: Tensor = self.model(input_ids=ids, use_cache=False).last_hidden_state
         return states
 
+    def before_tokens(self, batch: Sequences) -> Tensor:
+        """Hidden states (M, d) before each response token that counts, row by row: what predicts it."""
+        rows = rows_of_batch(batch) if self.shares_prompts else []
+        if 0 < len(rows) < len(batch.ids):
+            return self._shared_states(batch, rows)
+        row, token = batch.mask.nonzero(as_tuple=True)
+        return self.hidden(batch.ids)[row, batch.prompt_lengths[row] + token - 1]
+
+    def _shared_states(self, batch: Sequences, rows: list[Row]) -> Tensor:
+        self.activate()
+        packed = pack_rows(rows, pad_id=int(batch.ids[0, 0])).to(batch.ids.device)
+        with self.machine.autocast():
+            states: Tensor = self.model(
+                input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
+            ).last_hidden_state
+        return states[packed.before_tokens(batch)]
+
 
 class Policy:
     """A language model: log-probabilities of responses. Also the reference, under no adapter."""
@@ -122,7 +145,7 @@ class Policy:
     def __init__(self, trunk: Trunk, language_model: Any, temperature: float) -> None:
         self.trunk, self.language_model, self.temperature = trunk, language_model, temperature
         self._head = language_model.get_output_embeddings()
-        self._has_plain_head = self._check_head()
+        self.has_plain_head = self._check_head()
 
     def token_scores(self, batch: Sequences, *, with_entropy: bool = False) -> TokenScores:
         """Log-probabilities of the response tokens at the sampling temperature. Gradients flow through them."""
@@ -140,18 +163,17 @@ class Policy:
 
     def _before_each_token(self, batch: Sequences) -> Tensor:
         """What predicts each response token: hidden states (M, d), or logits (M, V) where the head is not plain."""
-        row, place = batch.mask.nonzero(as_tuple=True)
-        before = batch.prompt_lengths[row] + place - 1
-        if self._has_plain_head:
-            return self.trunk.hidden(batch.ids)[row, before]
+        if self.has_plain_head:
+            return self.trunk.before_tokens(batch)
+        row, token = batch.mask.nonzero(as_tuple=True)
         self.trunk.activate()
         with self.trunk.machine.autocast():
-            logits: Tensor = self.language_model(input_ids=batch.ids, use_cache=False).logits[row, before]
-        return logits
+            logits: Tensor = self.language_model(input_ids=batch.ids, use_cache=False).logits
+        return logits[row, batch.prompt_lengths[row] + token - 1]
 
     def _score(self, states: Tensor, chosen: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
         with self.trunk.machine.autocast():
-            logits = self._head(states) if self._has_plain_head else states
+            logits = self._head(states) if self.has_plain_head else states
         logprobs = selected_logprobs(logits, chosen, self.temperature)
         return logprobs, entropy(logits, self.temperature) if with_entropy else torch.zeros_like(logprobs)
 
@@ -181,8 +203,7 @@ class Critic:
 
     def values(self, batch: Sequences) -> Tensor:
         """(B, T) float32, 0 at padding. Gradients flow."""
-        row, place = batch.mask.nonzero(as_tuple=True)
-        states = self.trunk.hidden(batch.ids)[row, batch.prompt_lengths[row] + place - 1]
+        states = self.trunk.before_tokens(batch)
         with torch.autocast(states.device.type, enabled=False):
             return _scatter(self.head(states.float()).squeeze(-1), batch.mask)
 
@@ -255,6 +276,15 @@ class Roles(NamedTuple):
     reward_model: RewardModel
     policy_parameters: dict[str, nn.Parameter]
     critic_parameters: dict[str, nn.Parameter]
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether responses to the same prompt share it in the passes of policy, reference and critic."""
+        return self.policy.trunk.shares_prompts
+
+    def share_prompts(self, *, wanted: bool) -> None:
+        for trunk in (self.policy.trunk, self.reference.trunk, self.critic.trunk):
+            trunk.shares_prompts = wanted
 
     @property
     def context(self) -> int:

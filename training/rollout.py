@@ -71,17 +71,18 @@ def sample_rollout(
     old, ref, values, entropy = (torch.zeros(shape, device=device) for _ in range(4))
     scores = torch.zeros(len(rows), device=device)
     started = time.perf_counter()
+    lots = list(micro_batches(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
     # One role after the other, each over all rows: a shared base then switches its adapters four times in all.
-    for index in micro_batches(batch, config.micro_batch_tokens):
+    for index in lots:
         check()
         part = roles.policy.token_scores(batch.rows(index), with_entropy=True)
         width = part.logprobs.shape[1]
         old[index, :width], entropy[index, :width] = part.logprobs, part.entropy
-    for index in micro_batches(batch, config.micro_batch_tokens):
+    for index in lots:
         check()
         part = roles.reference.token_scores(batch.rows(index))
         ref[index, : part.logprobs.shape[1]] = part.logprobs
-    for index in micro_batches(batch, config.micro_batch_tokens):
+    for index in lots:
         check()
         found = roles.critic.values(batch.rows(index))
         values[index, : found.shape[1]] = found
@@ -97,27 +98,51 @@ def logprobs_after(roles: Roles, rollout: Rollout, index: Tensor, budget: int) -
     """Log-probabilities of some rows under the policy as it is now, (len(index), T), 0 at padding."""
     found = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
     places = {row: place for place, row in enumerate(index.tolist())}
-    for lot in micro_batches(rollout.batch, budget, index):
+    for lot in micro_batches(rollout.batch, budget, index, is_shared=roles.shares_prompts):
         part = roles.policy.token_scores(rollout.batch.rows(lot)).logprobs
         found[[places[row] for row in lot.tolist()], : part.shape[1]] = part
     return found
 
 
-def micro_batches(batch: Sequences, tokens: int, index: Tensor | None = None) -> Iterator[Tensor]:
+def micro_batches(
+    batch: Sequences, tokens: int, index: Tensor | None = None, *, is_shared: bool = False
+) -> Iterator[Tensor]:
     """Cut rows (all, or those in `index`) into lots of similar length whose padded size stays within `tokens`.
 
-    A single row that is longer than that is a lot of its own.
+    A single row that is longer than that is a lot of its own. is_shared: the responses to a prompt count it once.
     """
-    device, lengths = batch.attention.device, batch.attention.sum(1).tolist()
-    rows = range(len(lengths)) if index is None else index.tolist()
+    device = batch.attention.device
+    places = list(range(len(batch.ids)) if index is None else index.tolist())
     lot: list[int] = []
-    for row in sorted(rows, key=lambda row: lengths[row]):
-        if lot and (len(lot) + 1) * lengths[row] > tokens:
+    n_sequences = 0
+    for length, rows in sorted(_sequences(batch, places, tokens, is_shared=is_shared), key=lambda each: each[0]):
+        if lot and (n_sequences + 1) * length > tokens:
             yield torch.tensor(lot, device=device)
-            lot = []
-        lot.append(row)
+            lot, n_sequences = [], 0
+        lot += rows
+        n_sequences += 1
     if lot:
         yield torch.tensor(lot, device=device)
+
+
+def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: bool) -> list[tuple[int, list[int]]]:
+    """What lies in one sequence of a forward pass, and its length: a row, or those of a prompt as far as they fit."""
+    lengths, prompts = batch.attention.sum(1).tolist(), batch.prompt_lengths.tolist()
+    if not is_shared:
+        return [(lengths[row], [row]) for row in rows]
+    ids = batch.ids.tolist()
+    found: list[tuple[int, list[int]]] = []
+    newest: dict[tuple[int, ...], int] = {}  # where the sequence with a prompt's last responses is
+    for row in rows:
+        prompt, response = tuple(ids[row][: prompts[row]]), lengths[row] - prompts[row]
+        place = newest.get(prompt)
+        if place is None or found[place][0] + response > tokens:
+            newest[prompt] = len(found)
+            found.append((lengths[row], [row]))
+        else:
+            length, others = found[place]
+            found[place] = (length + response, [*others, row])
+    return found
 
 
 def _sample(

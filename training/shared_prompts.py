@@ -1,4 +1,4 @@
-"""Does a model give the same scores and gradients where the responses to a prompt share it? Asked before each run.
+"""Does a model give the same numbers and gradients where the responses to a prompt share it? Asked before each run.
 
 Not every architecture does: attention that is not softmax over a mask, positions that can't be given, windows that a
 whole mask would override. Where it does not, each response has a forward pass of its own.
@@ -7,7 +7,7 @@ whole mask would override. Where it does not, each response has a forward pass o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from training.dataset import EncodedGroup
+from training.encoding import pack
+from training.roles import Roles
 from training.scorer import bare, group_scores
 
 SCORE_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
@@ -29,7 +31,7 @@ class Check(NamedTuple):
     """
 
     reason: str
-    score_difference: float = 0.0
+    output_difference: float = 0.0
     gradient_difference: float = 0.0
 
     @property
@@ -39,27 +41,76 @@ class Check(NamedTuple):
 
 def check_shared_prompts(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, max_length: int) -> Check:
     """Score the beginnings of two rankings both ways and compare scores and gradients. No gradient is left behind."""
-    config = bare(classifier).config.get_text_config()
-    if config._attn_implementation != "sdpa":
-        return Check(f"attention is {config._attn_implementation!r}; only 'sdpa' takes a mask of blocks")
-    window = getattr(config, "sliding_window", None)
-    if window is not None and window < max_length and getattr(config, "use_sliding_window", True):
-        return Check(f"attention has a window of {window} tokens, less than max_length = {max_length}")
+    reason = _why_not(bare(classifier), max_length)
+    if reason:
+        return Check(reason)
     probe = [_short(group) for group in groups[:2]]
     is_training = classifier.training
     classifier.eval()
+    is_half = any(each.dtype != torch.float32 for each in classifier.parameters())
     try:
-        separate, shared = (_numbers(classifier, probe, pad_id, is_shared=each) for each in (False, True))
-    except (TypeError, ValueError, RuntimeError, IndexError) as error:
-        return Check(f"the model can't do it: {' '.join(str(error).split())[:200]}")
+        return _compare(lambda shared: _numbers(classifier, probe, pad_id, is_shared=shared), 1, is_half=is_half)
     finally:
         classifier.train(is_training)
-    half = any(each.dtype != torch.float32 for each in classifier.parameters())
-    least, limits = (0.0, (HALF_TOLERANCE,) * 2) if half else (1.0, (SCORE_TOLERANCE, GRADIENT_TOLERANCE))
-    by_score, by_gradient = _difference(separate[:1], shared[:1], least), _difference(separate[1:], shared[1:], least)
-    if by_score <= limits[0] and by_gradient <= limits[1]:
-        return Check("", by_score, by_gradient)
-    return Check("the model gives other numbers that way", by_score, by_gradient)
+
+
+def check_shared_roles(roles: Roles, prompts: Sequence[list[int]], end_id: int, longest: int) -> Check:
+    """The same for policy and critic, with log-probabilities and values in the place of scores.
+
+    prompts: token ids; longest: tokens of the longest text to come. The roles are left as they were.
+    """
+    if not roles.policy.has_plain_head:
+        return Check("the policy's logits are not what its head gives, but scaled or capped")
+    for model in (roles.policy.language_model, roles.critic.trunk.model):
+        reason = _why_not(model, longest)
+        if reason:
+            return Check(reason)
+    probe = [(prompt[:_PROMPT_TOKENS], size) for prompt in prompts[:2] for size in _RESPONSE_TOKENS]
+    batch = pack(
+        [prompt for prompt, _ in probe],
+        [[*(prompt * size)[: size - 1 - place], end_id] for place, (prompt, size) in enumerate(probe)],
+        pad_id=end_id,
+    ).to(roles.policy.trunk.machine.device)
+    was_shared, is_half = roles.shares_prompts, roles.policy.trunk.machine.is_bf16
+    policy, critic = (list(each.values()) for each in (roles.policy_parameters, roles.critic_parameters))
+
+    def numbers(is_shared: bool) -> list[Tensor]:
+        roles.share_prompts(wanted=is_shared)
+        with torch.enable_grad():
+            logprobs = roles.policy.token_scores(batch).logprobs[batch.mask]
+            gradients = _gradients(logprobs, policy)
+            values = roles.critic.values(batch)[batch.mask]
+            return [logprobs.detach(), values.detach(), *gradients, *_gradients(values, critic)]
+
+    try:
+        return _compare(numbers, 2, is_half=is_half)
+    finally:
+        roles.share_prompts(wanted=was_shared)
+
+
+def _why_not(model: Any, longest: int) -> str:
+    """What in a model's configuration speaks against it; empty for nothing."""
+    config = model.config.get_text_config()
+    if config._attn_implementation != "sdpa":
+        return f"attention is {config._attn_implementation!r}; only 'sdpa' takes a mask of blocks"
+    window = getattr(config, "sliding_window", None)
+    if window is not None and window < longest and getattr(config, "use_sliding_window", True):
+        return f"attention has a window of {window} tokens, less than texts of {longest}"
+    return ""
+
+
+def _compare(numbers: Callable[[bool], list[Tensor]], n_outputs: int, *, is_half: bool) -> Check:
+    """Compare what `numbers` gives for separate and for shared prompts: first the outputs, then the gradients."""
+    try:
+        separate, shared = numbers(False), numbers(True)
+    except (TypeError, ValueError, RuntimeError, IndexError) as error:
+        return Check(f"the model can't do it: {' '.join(str(error).split())[:200]}")
+    least, limits = (0.0, (HALF_TOLERANCE,) * 2) if is_half else (1.0, (SCORE_TOLERANCE, GRADIENT_TOLERANCE))
+    by_output = _difference(separate[:n_outputs], shared[:n_outputs], least)
+    by_gradient = _difference(separate[n_outputs:], shared[n_outputs:], least)
+    if by_output <= limits[0] and by_gradient <= limits[1]:
+        return Check("", by_output, by_gradient)
+    return Check("the model gives other numbers that way", by_output, by_gradient)
 
 
 def _short(group: EncodedGroup) -> EncodedGroup:
@@ -76,12 +127,17 @@ def _short(group: EncodedGroup) -> EncodedGroup:
 def _numbers(classifier: Any, groups: list[EncodedGroup], pad_id: int, *, is_shared: bool) -> list[Tensor]:
     """The scores, and gradients of a mix of them: of some tensors that are trained, from the first to the last."""
     trained = [each for each in classifier.parameters() if each.requires_grad]
-    some = trained[:: -(-len(trained) // _TENSORS)]
     with torch.enable_grad(), torch.autocast(trained[0].device.type, enabled=False):
         scores = group_scores(classifier, groups, pad_id, is_shared=is_shared).flatten()
-        mix = torch.linspace(-1, 1, len(scores), device=scores.device)
-        found = torch.autograd.grad((scores * mix).sum(), some, allow_unused=True)
-    return [scores.detach(), *(each for each in found if each is not None)]
+        return [scores.detach(), *_gradients(scores, trained)]
+
+
+def _gradients(outputs: Tensor, trained: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of a mix of outputs (N,) with respect to some of the parameters, from the first to the last."""
+    some = trained[:: -(-len(trained) // _TENSORS)]
+    mix = torch.linspace(-1, 1, len(outputs), device=outputs.device)
+    found = torch.autograd.grad((outputs * mix).sum(), some, allow_unused=True)
+    return [each for each in found if each is not None]
 
 
 def _difference(wanted: Sequence[Tensor], found: Sequence[Tensor], least: float) -> float:

@@ -342,3 +342,15 @@ def test_a_reward_model_without_its_zero_is_bad_input(rig: Rig) -> None:
     ended = rig.here(queued, RunStatus.FAILED)
     assert ended.error_kind is FailureKind.BAD_INPUT
     assert "zero is not known; train the reward model again" in (ended.error_message or "")
+
+
+def test_responses_that_share_their_prompt_learn_the_same(rig: Rig) -> None:
+    words = WORDS | {"responses_per_prompt": 3, "prompts_per_iteration": 4, "learning_rate": 1e-3, "ppo_epochs": 2}
+    shared, separate = (rig.here(rig.queue_ppo("shared", **words, share_prompts=each)) for each in (True, False))
+    (event,) = rig.events(shared, "shared_prompts")
+    assert event.detail["output_difference"] < 1e-5 and event.detail["gradient_difference"] < 1e-4
+    assert not rig.events(separate, "shared_prompts", "prompts_not_shared")
+    found, wanted = rig.metrics(shared), rig.metrics(separate)
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert found[key] == pytest.approx(value, abs=1e-3, rel=1e-3), key

@@ -100,7 +100,7 @@ def test_the_check_leaves_no_gradient_and_no_mode_behind() -> None:
     model = classifier("llama").train()
     found = check_shared_prompts(model, some_rankings(), PAD, 512)
     assert (found.reason, model.training) == ("", True)
-    assert 0 <= found.score_difference < 1e-5 and 0 <= found.gradient_difference < 1e-4
+    assert 0 <= found.output_difference < 1e-5 and 0 <= found.gradient_difference < 1e-4
     assert all(each.grad is None for each in model.parameters())
 
 
@@ -125,7 +125,7 @@ def test_a_model_that_ignores_positions_is_found_out() -> None:
     model.model = Forgetful(model.model)
     found = check_shared_prompts(model, some_rankings(), PAD, 512)
     assert found.reason == "the model gives other numbers that way"
-    assert found.score_difference > 1e-3
+    assert found.output_difference > 1e-3
 
 
 def test_a_model_that_takes_no_positions_is_found_out() -> None:
@@ -146,7 +146,7 @@ def test_half_precision_weights_are_asked_with_a_wider_limit() -> None:
     model.score.float()
     found = check_shared_prompts(model, some_rankings(), PAD, 512)
     assert found.holds
-    assert found.score_difference > 1e-5
+    assert found.output_difference > 1e-5
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

@@ -258,7 +258,7 @@ def test_logits_that_a_model_scales_or_caps_are_the_ones_that_count(
     save_tiny_model(tmp_path, family=family, initializer_range=0.001, **changes)  # logits far below any cap
     model = load_language_model(ModelSource("m", str(tmp_path), weights_hash(tmp_path)), torch.float32)
     policy = Policy(Trunk(model.base_model, CPU), model, 0.7)
-    assert policy._has_plain_head == is_plain
+    assert policy.has_plain_head == is_plain
     with torch.no_grad():  # now make them large enough for the cap to matter
         model.get_input_embeddings().weight.mul_(3000)
     wanted, _ = plain_log_probabilities(model, 0.7)
