@@ -1,10 +1,12 @@
 """Reward models on rankings that people made: accuracy on held-out prompts beside length alone, a head on the frozen
 model, and the same model with an untrained head; and ours beside TRL's RewardTrainer, over several seeds.
 
-    python benchmarks/reward_real.py --data DIR --model MODEL [--seeds 3] [--limit N] [--quick] [--json]
+    python benchmarks/reward_real.py --data DIR --model MODEL [--seeds 3] [--limit N] [--layers N] [--no-peer]
+                                     [--threads N] [--precision P] [--keep FOLDER] [--quick] [--json]
 
 DIR holds the folders pandalm, llmbar and oasst-en-trees as their authors publish them. MODEL is a folder or a hub id.
-All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last rows.
+All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last row.
+`--layers`: both sides train the first layers of the model only. `--no-peer`: no run of TRL's.
 `--quick`: 240 rankings of PandaLM, one seed, texts of at most 96 tokens.
 """
 
@@ -17,6 +19,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
@@ -78,9 +81,36 @@ def snapshot_of(store: Store, home: Home, data: Path, limit: int, *, quick: bool
     return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.33))
 
 
-def ours(store: Store, home: Home, snapshot: Snapshot, model: str, seed: int, length: int) -> Run:
+@dataclass(frozen=True)
+class Setting:
+    """What both sides train, and on what."""
+
+    model: str
+    length: int
+    threads: int
+    precision: str
+
+
+def first_layers(model: str, n: int, folder: Path) -> str:
+    """Save a model's first n layers as a model of its own."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    whole = AutoModelForCausalLM.from_pretrained(model)
+    whole.model.layers = whole.model.layers[:n]
+    whole.config.num_hidden_layers = n
+    if getattr(whole.config, "layer_types", None):
+        whole.config.layer_types = whole.config.layer_types[:n]
+    whole.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return str(folder)
+
+
+def ours(store: Store, home: Home, snapshot: Snapshot, setting: Setting, seed: int) -> Run:
     """A reward run as the product does it."""
-    config = RewardConfig(model=model, seed=seed, learning_rate=RATE, max_length=length, batch_prompts=BATCH)
+    config = RewardConfig(
+        model=setting.model, seed=seed, learning_rate=RATE, max_length=setting.length, batch_prompts=BATCH,
+        threads=setting.threads, precision=setting.precision,
+    )  # fmt: skip
     run = queue_run(store, RunKind.REWARD, config, snapshot_id=snapshot.id)
     with store.begin() as tx:
         claimed = claim_run(tx, "benchmark")
@@ -93,7 +123,7 @@ def ours(store: Store, home: Home, snapshot: Snapshot, model: str, seed: int, le
     return done
 
 
-def theirs(folder: Path, home: Home, snapshot: Snapshot, model: str, seed: int, length: int) -> float:
+def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed: int) -> float:
     """TRL's RewardTrainer on the same pairs, adapters and rate; returns its accuracy on the same held-out rankings."""
     from datasets import Dataset
     from peft import LoraConfig
@@ -101,9 +131,9 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, model: str, seed: int, 
     from trl import RewardConfig as TRLConfig
     from trl import RewardTrainer
 
-    source = ModelSource(model, model, "")
+    source = ModelSource(setting.model, setting.model, "")
     encoder = load_encoder(source)
-    encoded = encode_snapshot(home.snapshot_folder(snapshot.id), encoder, length)
+    encoded = encode_snapshot(home.snapshot_folder(snapshot.id), encoder, setting.length)
     set_seed(seed)
     classifier = load_classifier(source, torch.float32, encoder.pad_id)
     encoder.tokenizer.pad_token_id = encoder.pad_id
@@ -117,8 +147,8 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, model: str, seed: int, 
     arguments = TRLConfig(
         output_dir=str(folder / f"trl-{seed}"), num_train_epochs=1, per_device_train_batch_size=BATCH, seed=seed,
         learning_rate=RATE, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
-        adam_beta2=0.95, max_length=None, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
-        save_strategy="no", disable_tqdm=True, logging_steps=50,
+        adam_beta2=0.95, max_length=None, use_cpu=True, bf16=setting.precision == "bf16", report_to=[],
+        gradient_checkpointing=False, save_strategy="no", disable_tqdm=True, logging_steps=50,
     )  # fmt: skip
     adapters = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear", task_type="SEQ_CLS")
     trainer = RewardTrainer(
@@ -126,11 +156,11 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, model: str, seed: int, 
         peft_config=adapters,
     )  # fmt: skip
     trainer.train()
-    return accuracy(trainer.model, encoded.held_out, encoder.pad_id)
+    machine = Machine(torch.device("cpu"), is_bf16=setting.precision == "bf16")
+    return accuracy(trainer.model, encoded.held_out, encoder.pad_id, machine)
 
 
-def accuracy(classifier: Any, groups: list[EncodedGroup], pad_id: int) -> float:
-    machine = Machine(torch.device("cpu"), is_bf16=False)
+def accuracy(classifier: Any, groups: list[EncodedGroup], pad_id: int, machine: Machine) -> float:
     scores = score_groups(classifier.eval(), groups, pad_id, machine, 4096, is_shared=False)
     judged = [
         Judged(each.ranking_id, each.prompt_id, tuple(each.ranks), tuple(given.tolist()), (0,) * each.n_responses)
@@ -166,30 +196,42 @@ def rows_of(store: Store, home: Home, run: Run, seed: int) -> list[dict[str, Any
     ]
 
 
-def measure(data: Path, model: str, seeds: int, limit: int, length: int, *, quick: bool, keep: str) -> dict[str, Any]:
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
+    seeds, length = (1, 96) if given.quick else (given.seeds, given.max_length)
     with tempfile.TemporaryDirectory() as scratch:
-        home = open_home(Path(keep or scratch) / "home")
+        home = open_home(Path(given.keep or scratch) / "home")
         store = open_store(home.store_url)
-        snapshot = snapshot_of(store, home, data, limit, quick=quick)
+        snapshot = snapshot_of(store, home, given.data, given.limit, quick=given.quick)
+        model = first_layers(given.model, given.layers, Path(scratch) / "model") if given.layers else given.model
+        setting = Setting(model, length, given.threads, given.precision)
         pairs: list[tuple[float, float]] = []
         for seed in range(seeds):
-            run = ours(store, home, snapshot, model, seed, length)
+            run = ours(store, home, snapshot, setting, seed)
             rows += rows_of(store, home, run, seed)
-            peer = theirs(Path(scratch), home, snapshot, model, seed, length)
-            pairs.append((run.result["held_out"]["pair_accuracy"], peer))
+            if given.peer:
+                peer = theirs(Path(scratch), home, snapshot, setting, seed)
+                pairs.append((run.result["held_out"]["pair_accuracy"], peer))
+            print(f"seed {seed}: {rows[-1]} {pairs}", file=sys.stderr, flush=True)
         store.close()
     mine, peers = [a for a, _ in pairs], [b for _, b in pairs]
-    rows.append(
-        {"case": "against_trl", "ours": fmean(mine), "peer": fmean(peers), "ratio": fmean(mine) / fmean(peers),
-         "unit": "pair accuracy, mean over seeds", "runs": [round(each, 4) for pair in pairs for each in pair]}
-    )  # fmt: skip
+    if pairs:
+        rows.append(
+            {"case": "against_trl", "ours": fmean(mine), "peer": fmean(peers), "ratio": fmean(mine) / fmean(peers),
+             "unit": "pair accuracy, mean over seeds; runs: ours and TRL's in turns",
+             "runs": [round(each, 4) for pair in pairs for each in pair]}
+        )  # fmt: skip
     packages = ("torch", "transformers", "trl", "peft")
     return {
         "benchmark": "reward_real",
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-        "sizes": {"snapshot": snapshot.counts, "max_length": length},
+        "sizes": {
+            "snapshot": snapshot.counts,
+            "max_length": length,
+            "layers": given.layers,
+            "precision": given.precision,
+        },
         "rows": rows,
     }
 
@@ -201,12 +243,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="at most so many rankings of each set; 0: all")
     parser.add_argument("--max-length", type=int, default=384, help="tokens of prompt and response")
+    parser.add_argument("--layers", type=int, default=0, help="only the first layers of the model; 0: all")
+    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True, help="TRL's trainer beside ours")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")
+    parser.add_argument("--precision", default="fp32", help="fp32 or bf16, of both sides (default: fp32)")
     parser.add_argument("--keep", default="", help="keep the home folder here, to look at the runs")
     parser.add_argument("--quick", action="store_true", help="240 rankings, one seed, short texts")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     given = parser.parse_args()
-    seeds, length = (1, 96) if given.quick else (given.seeds, given.max_length)
-    found = measure(given.data, given.model, seeds, given.limit, length, quick=given.quick, keep=given.keep)
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    found = measure(given)
     if given.json:
         print(json.dumps(found))
         return
