@@ -61,6 +61,10 @@ class Fitted:
     is_prompt_cut: bool
     is_response_cut: bool
 
+    @property
+    def ids(self) -> list[int]:
+        return self.prompt + self.response
+
 
 class Encoder:
     """A tokenizer with its template, and the padding and end tokens that are right for it."""

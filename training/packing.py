@@ -11,7 +11,7 @@ by `training.shared_prompts`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -78,16 +78,21 @@ def rows_of(groups: Sequence[EncodedGroup]) -> list[Row]:
     return rows
 
 
-def rows_of_batch(batch: Sequences) -> list[Row]:
-    """The rows of prompts with responses: those to the same prompt share one."""
+def rows_of_texts(texts: Iterable[tuple[list[int], list[int]]]) -> list[Row]:
+    """The rows of prompts with a response each: those to the same prompt share one."""
     rows: dict[tuple[int, ...], Row] = {}
-    lengths, of_prompt = batch.attention.sum(1).tolist(), batch.prompt_lengths.tolist()
-    for place, ids in enumerate(batch.ids.tolist()):
-        start, end = of_prompt[place], lengths[place]
-        row = rows.setdefault(tuple(ids[:start]), Row(ids[:start], [], []))
-        row.responses.append(ids[start:end])
+    for place, (prompt, response) in enumerate(texts):
+        row = rows.setdefault(tuple(prompt), Row(prompt, [], []))
+        row.responses.append(response)
         row.places.append(place)
     return list(rows.values())
+
+
+def rows_of_batch(batch: Sequences) -> list[Row]:
+    """The same of a batch."""
+    starts, ends = batch.prompt_lengths.tolist(), batch.attention.sum(1).tolist()
+    ids = batch.ids.tolist()
+    return rows_of_texts((each[:start], each[start:end]) for each, start, end in zip(ids, starts, ends, strict=True))
 
 
 def pack_rows(rows: Sequence[Row], pad_id: int) -> Packed:

@@ -71,8 +71,8 @@ def share_prompts(
     """Let the responses to a prompt share it in forward passes, where the models give the same numbers that way."""
     if not config.share_prompts or config.responses_per_prompt == 1:
         return
-    ids = [prompt.ids for prompt in prompts]
-    found = check_shared_roles(roles, ids, encoder.eos_id, max(map(len, ids)) + config.max_new_tokens)
+    longest = max(len(prompt.ids) for prompt in prompts) + config.max_new_tokens
+    found = check_shared_roles(roles, prompts, encoder, longest)
     roles.share_prompts(wanted=found.holds)
     reporter.event("shared_prompts" if found.holds else "prompts_not_shared", **found._asdict())
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from data.records import Messages
-from training.encoding import Encoder, Sequences, fit, with_facts
+from training.encoding import Encoder, Fitted, Sequences, fit, with_facts
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, context_length
-from training.packing import Row, pack_rows, rows_of_batch
+from training.packing import Packed, pack_rows, rows_of_batch, rows_of_texts
 from training.scorer import RewardInfo, Scorer, pad_right
 
 LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
@@ -34,6 +34,11 @@ class TokenScores(NamedTuple):
 
 class RewardModel(Protocol):
     """Scores whole responses, with mean 0 on the SFT responses."""
+
+    model: Any
+
+    def share_prompts(self, *, wanted: bool) -> None:
+        """Whether responses to the same prompt share it when they are scored."""
 
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores (B,) float32."""
@@ -125,18 +130,28 @@ class Trunk:
         """Hidden states (M, d) before each response token that counts, row by row: what predicts it."""
         rows = rows_of_batch(batch) if self.shares_prompts else []
         if 0 < len(rows) < len(batch.ids):
-            return self._shared_states(batch, rows)
+            packed = pack_rows(rows, pad_id=int(batch.ids[0, 0])).to(batch.ids.device)
+            return self._packed(packed)[packed.before_tokens(batch)]
         row, token = batch.mask.nonzero(as_tuple=True)
         return self.hidden(batch.ids)[row, batch.prompt_lengths[row] + token - 1]
 
-    def _shared_states(self, batch: Sequences, rows: list[Row]) -> Tensor:
+    def last_states(self, texts: list[Fitted], pad_id: int) -> Tensor:
+        """The hidden state (B, d) at the last token of each text."""
+        if self.shares_prompts:
+            rows = rows_of_texts((text.prompt, text.response) for text in texts)
+            packed = pack_rows(rows, pad_id).to(self.machine.device)
+            return self._packed(packed)[packed.rows, packed.ends]
+        ids, attention = pad_right([text.ids for text in texts], pad_id)
+        states = self.hidden(ids.to(self.machine.device))
+        return states[torch.arange(len(ids)), attention.sum(1) - 1]
+
+    def _packed(self, packed: Packed) -> Tensor:
         self.activate()
-        packed = pack_rows(rows, pad_id=int(batch.ids[0, 0])).to(batch.ids.device)
         with self.machine.autocast():
             states: Tensor = self.model(
                 input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
             ).last_hidden_state
-        return states[packed.before_tokens(batch)]
+        return states
 
 
 class Policy:
@@ -215,6 +230,10 @@ class SharedRewardModel:
         self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder, heads: Heads | None = None
     ) -> None:
         self.trunk, self.head, self._info, self._encoder, self._heads = trunk, head, info, encoder, heads
+        self.model = trunk.model
+
+    def share_prompts(self, *, wanted: bool) -> None:
+        self.trunk.shares_prompts = wanted
 
     @torch.no_grad()
     def score(self, rows: list[ScoredRow]) -> Tensor:
@@ -238,11 +257,8 @@ class SharedRewardModel:
         """(B, d) float32: the state at each text's last token."""
         ends = (self._encoder.stop_ids, self._encoder.eos_id)
         read = [_as_read(row, self._encoder, self._info) for row in rows]
-        sequences = [ended_sequence(row, *ends, self._info.max_length) for row in read]
-        ids, attention = pad_right(sequences, self._encoder.pad_id)
-        device = self.trunk.machine.device
-        states = self.trunk.hidden(ids.to(device))
-        return states[torch.arange(len(ids), device=device), attention.sum(1).to(device) - 1].float()
+        texts = [ended_text(row, *ends, self._info.max_length) for row in read]
+        return self.trunk.last_states(texts, self._encoder.pad_id).float()
 
 
 class SeparateRewardModel:
@@ -250,21 +266,27 @@ class SeparateRewardModel:
 
     def __init__(self, scorer: Scorer, policy_stop_ids: frozenset[int], shares_ids: bool) -> None:
         self._scorer, self._policy_stop_ids, self._shares_ids = scorer, policy_stop_ids, shares_ids
+        self.model, self._shares_prompts = scorer.model, False
+
+    def share_prompts(self, *, wanted: bool) -> None:
+        self._shares_prompts = wanted
 
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores by ids where the vocabulary and template are the policy's, else by text."""
-        return self._scorer.score_ids(self._sequences(rows))
+        texts = self._texts(rows)
+        if self._shares_prompts:
+            return self._scorer.score_together(rows_of_texts((text.prompt, text.response) for text in texts))
+        return self._scorer.score_ids([text.ids for text in texts])
 
     def spread(self, rows: list[ScoredRow]) -> Tensor | None:
-        return self._scorer.spread_ids(self._sequences(rows))
+        return self._scorer.spread_ids([text.ids for text in self._texts(rows)])
 
-    def _sequences(self, rows: list[ScoredRow]) -> list[list[int]]:
+    def _texts(self, rows: list[ScoredRow]) -> list[Fitted]:
         if self._shares_ids:
             ends, longest = (self._policy_stop_ids, self._scorer.encoder.eos_id), self._scorer.info.max_length
             read = [_as_read(row, self._scorer.encoder, self._scorer.info) for row in rows]
-            return [ended_sequence(row, *ends, longest) for row in read]
-        fitted = [self._scorer.encode(row.messages, row.text, row.facts) for row in rows]
-        return [each.prompt + each.response for each in fitted]
+            return [ended_text(row, *ends, longest) for row in read]
+        return [self._scorer.encode(row.messages, row.text, row.facts) for row in rows]
 
 
 class Roles(NamedTuple):
@@ -279,12 +301,13 @@ class Roles(NamedTuple):
 
     @property
     def shares_prompts(self) -> bool:
-        """Whether responses to the same prompt share it in the passes of policy, reference and critic."""
+        """Whether responses to the same prompt share it in forward passes."""
         return self.policy.trunk.shares_prompts
 
     def share_prompts(self, *, wanted: bool) -> None:
         for trunk in (self.policy.trunk, self.reference.trunk, self.critic.trunk):
             trunk.shares_prompts = wanted
+        self.reward_model.share_prompts(wanted=wanted)
 
     @property
     def context(self) -> int:
@@ -300,12 +323,11 @@ def _as_read(row: ScoredRow, encoder: Encoder, info: RewardInfo) -> ScoredRow:
     return replace(row, prompt=encoder.prompt_ids(with_facts(row.messages, row.facts)))
 
 
-def ended_sequence(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> list[int]:
+def ended_text(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> Fitted:
     """Prompt and response as the reward model's training texts are: with its end token, whatever the response ended
     with and whether it did, and cut as they are where they are too long."""
     words = row.response[:-1] if row.response[-1] in stop_ids else row.response
-    fitted = fit(row.prompt, [*words, eos_id], max_length)
-    return fitted.prompt + fitted.response
+    return fit(row.prompt, [*words, eos_id], max_length)
 
 
 def _scatter(values: Tensor, mask: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def sample_rollout(
         check()
         found = roles.critic.values(batch.rows(index))
         values[index, : found.shape[1]] = found
-    for index in micro_batches(batch, config.micro_batch_tokens):
+    for index in lots:
         check()
         scores[index] = roles.reward_model.score([rows[place] for place in index.tolist()]).to(device)
     seconds["score"] = time.perf_counter() - started

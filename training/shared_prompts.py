@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from training.dataset import EncodedGroup
-from training.encoding import pack
-from training.roles import Roles
+from training.encoding import Encoder, pack
+from training.roles import Roles, ScoredRow
+from training.rollout import PromptItem
 from training.scorer import bare, group_scores
 
 SCORE_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
@@ -54,23 +55,25 @@ def check_shared_prompts(classifier: Any, groups: Sequence[EncodedGroup], pad_id
         classifier.train(is_training)
 
 
-def check_shared_roles(roles: Roles, prompts: Sequence[list[int]], end_id: int, longest: int) -> Check:
-    """The same for policy and critic, with log-probabilities and values in the place of scores.
+def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder, longest: int) -> Check:
+    """The same for the roles of PPO: log-probabilities, values and their gradients, and scores.
 
-    prompts: token ids; longest: tokens of the longest text to come. The roles are left as they were.
+    longest: tokens of the longest text to come. The roles are left as they were.
     """
     if not roles.policy.has_plain_head:
         return Check("the policy's logits are not what its head gives, but scaled or capped")
-    for model in (roles.policy.language_model, roles.critic.trunk.model):
+    for model in (roles.policy.language_model, roles.critic.trunk.model, roles.reward_model.model):
         reason = _why_not(model, longest)
         if reason:
             return Check(reason)
-    probe = [(prompt[:_PROMPT_TOKENS], size) for prompt in prompts[:2] for size in _RESPONSE_TOKENS]
-    batch = pack(
-        [prompt for prompt, _ in probe],
-        [[*(prompt * size)[: size - 1 - place], end_id] for place, (prompt, size) in enumerate(probe)],
-        pad_id=end_id,
-    ).to(roles.policy.trunk.machine.device)
+    probe = [
+        ScoredRow(prompt.messages, prompt.ids[:_PROMPT_TOKENS], response, encoder.decode(response))
+        for prompt in prompts[:2]
+        for size in _RESPONSE_TOKENS
+        for response in [[*(prompt.ids * size)[-size:], encoder.eos_id]]
+    ]
+    batch = pack([row.prompt for row in probe], [row.response for row in probe], encoder.pad_id)
+    batch = batch.to(roles.policy.trunk.machine.device)
     was_shared, is_half = roles.shares_prompts, roles.policy.trunk.machine.is_bf16
     policy, critic = (list(each.values()) for each in (roles.policy_parameters, roles.critic_parameters))
 
@@ -80,10 +83,11 @@ def check_shared_roles(roles: Roles, prompts: Sequence[list[int]], end_id: int, 
             logprobs = roles.policy.token_scores(batch).logprobs[batch.mask]
             gradients = _gradients(logprobs, policy)
             values = roles.critic.values(batch)[batch.mask]
-            return [logprobs.detach(), values.detach(), *gradients, *_gradients(values, critic)]
+            outputs = [logprobs.detach(), values.detach(), roles.reward_model.score(probe)]
+            return [*outputs, *gradients, *_gradients(values, critic)]
 
     try:
-        return _compare(numbers, 2, is_half=is_half)
+        return _compare(numbers, 3, is_half=is_half)
     finally:
         roles.share_prompts(wanted=was_shared)
 

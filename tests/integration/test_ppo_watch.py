@@ -122,7 +122,7 @@ def test_an_ensemble_of_heads_says_how_sure_it_is(layout: str, rig: Rig) -> None
 
 def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
     from training.models import Machine
-    from training.roles import SharedRewardModel, ended_sequence
+    from training.roles import SharedRewardModel, ended_text
     from training.rollout import sample_rollout
     from training.scorer import Scorer
 
@@ -136,7 +136,7 @@ def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
     )
     scorer = Scorer(rig.home, reward.id, Machine(torch.device("cpu"), False))
     ends = (parts.encoder.stop_ids, parts.encoder.eos_id, scorer.info.max_length)
-    wanted = scorer.spread_ids([ended_sequence(row, *ends) for row in rollout.rows])
+    wanted = scorer.spread_ids([ended_text(row, *ends).ids for row in rollout.rows])
     found = model.spread(rollout.rows)
     assert found is not None and wanted is not None
     assert torch.allclose(found, wanted, atol=1e-5)

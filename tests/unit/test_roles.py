@@ -21,7 +21,7 @@ from data.records import Run, RunKind
 from training.build_roles import _fill_adapter
 from training.encoding import Sequences, pack
 from training.models import Machine, ModelSource, load_language_model, weights_hash
-from training.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_sequence
+from training.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
 from training.scorer import Scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
@@ -327,13 +327,13 @@ def test_a_padding_token_of_the_reward_models_own_does_not_part_it_from_the_poli
 )
 def test_every_scored_text_ends_with_the_end_token_once(response: list[int], wanted: list[int]) -> None:
     row = ScoredRow((), [3, 4], response, "")
-    assert ended_sequence(row, frozenset({END, 8}), END, 100) == [3, 4, *wanted]
+    assert ended_text(row, frozenset({END, 8}), END, 100).ids == [3, 4, *wanted]
 
 
 def test_a_scored_text_that_is_too_long_loses_the_start_of_its_prompt_as_in_training() -> None:
     row = ScoredRow((), [10, 11, 12, 13], [20, 21, 22], "")
-    assert ended_sequence(row, frozenset({END}), END, 6) == [12, 13, 20, 21, 22, END]
-    assert ended_sequence(row, frozenset({END}), END, 4) == [13, 20, 21, END]
+    assert ended_text(row, frozenset({END}), END, 6).ids == [12, 13, 20, 21, 22, END]
+    assert ended_text(row, frozenset({END}), END, 4).ids == [13, 20, 21, END]
 
 
 def test_an_adapter_that_does_not_fit_is_refused(rig: Rig) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from training.encoding import Sequences, pack
 from training.packing import rows_of_batch
 from training.ppo import minibatches
+from training.roles import ScoredRow
 from training.rollout import micro_batches
 from training.shared_prompts import check_shared_roles
 
@@ -97,7 +98,7 @@ def test_a_batch_without_a_common_prompt_is_read_as_before(rig: Rig) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_check_holds_and_leaves_nothing_behind(layout: str, rig: Rig) -> None:
     parts = rig.parts(layout)
-    found = check_shared_roles(parts.roles, PROMPTS, END, 64)
+    found = check_shared_roles(parts.roles, parts.prompts, parts.encoder, 64)
     assert found.holds, found
     assert 0 < found.output_difference < 1e-5 and found.gradient_difference < 1e-4
     assert not parts.roles.shares_prompts
@@ -106,8 +107,9 @@ def test_the_check_holds_and_leaves_nothing_behind(layout: str, rig: Rig) -> Non
 
 
 def test_in_half_precision_the_check_has_a_wider_limit(rig: Rig) -> None:
-    found = check_shared_roles(rig.parts("shared", precision="bf16").roles, PROMPTS, END, 64)
-    assert found.holds and found.output_difference > 1e-5
+    parts = rig.parts("shared", precision="bf16")
+    found = check_shared_roles(parts.roles, parts.prompts, parts.encoder, 64)
+    assert found.holds and found.gradient_difference > 1e-4
 
 
 def test_a_model_that_ignores_positions_is_found_out(rig: Rig) -> None:
@@ -119,17 +121,43 @@ def test_a_model_that_ignores_positions_is_found_out(rig: Rig) -> None:
         def forward(self, **words: Any) -> Any:
             return self.inner(**{name: value for name, value in words.items() if name != "position_ids"})
 
-    roles = rig.parts("full").roles
-    roles.critic.trunk.model = Forgetful(roles.critic.trunk.model)
-    found = check_shared_roles(roles, PROMPTS, END, 64)
-    assert found.reason == "the model gives other numbers that way"
-    assert not roles.shares_prompts
+    for role in ("critic", "reward_model"):
+        parts = rig.parts("shared")
+        trunk = getattr(parts.roles, role).trunk
+        trunk.model = Forgetful(trunk.model)
+        found = check_shared_roles(parts.roles, parts.prompts, parts.encoder, 64)
+        assert found.reason == "the model gives other numbers that way"
+        assert not parts.roles.shares_prompts
 
 
 def test_a_policy_that_caps_its_logits_keeps_a_pass_for_each_response(rig: Rig) -> None:
-    roles = rig.parts("full").roles
-    roles.policy.has_plain_head = False
-    assert "capped" in check_shared_roles(roles, PROMPTS, END, 64).reason
+    parts = rig.parts("full")
+    parts.roles.policy.has_plain_head = False
+    assert "capped" in check_shared_roles(parts.roles, parts.prompts, parts.encoder, 64).reason
+
+
+def test_a_window_shorter_than_the_texts_speaks_against_it(rig: Rig) -> None:
+    parts = rig.parts("full")
+    parts.roles.reward_model.model.config.sliding_window = 16
+    assert "window of 16 tokens" in check_shared_roles(parts.roles, parts.prompts, parts.encoder, 64).reason
+    assert check_shared_roles(parts.roles, parts.prompts, parts.encoder, 16).holds
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_shared_prompt_changes_no_score(layout: str, rig: Rig) -> None:
+    """Ended and cut-off responses, in the order in which they were given; one read alone has its score too."""
+    parts = rig.parts(layout)
+    model, messages = parts.roles.reward_model, ({"role": "user", "content": "hello"},)
+    prompts = [parts.encoder.prompt_ids(messages), PROMPTS[0]]
+    rows = [
+        ScoredRow(messages, prompts[place % 2], response, parts.encoder.decode(response))
+        for place, response in enumerate(RESPONSES)
+    ]
+    wanted = model.score(rows)
+    model.share_prompts(wanted=True)
+    assert wanted.std() > 1e-3
+    assert model.score(rows).tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
+    assert model.score(rows[2:3]).tolist() == pytest.approx(wanted[2:3].tolist(), abs=1e-5)
 
 
 drawn = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=14)
