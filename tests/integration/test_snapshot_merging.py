@@ -9,7 +9,9 @@ from typing import Any
 import factories as make
 import pytest
 import sqlalchemy as sa
+from check_work import answer, make_gold_task, settle
 
+from data.check_slots import claim_gold
 from data.errors import InvalidInput
 from data.paths import Home
 from data.rankings import current_rankings, save_ranking
@@ -172,6 +174,30 @@ def test_an_annotator_at_odds_with_the_others_counts_less(store: Store, home: Ho
     assert of_last[0] > 0.8
     again = freeze(store, home, project, **weighted)
     assert again.content_hash == content_hash(each)
+
+
+def test_gold_makes_nobody_count_less_where_the_project_keeps_it_out(store: Store, home: Home) -> None:
+    """Two people must have met the gold: nobody's accuracy is estimated from what they alone compared."""
+    project, people = unreliable(store)
+    weighted = {"merge": SOFT, "annotator_weights": AnnotatorWeights.DAWID_SKENE.value}
+    before = freeze(store, home, project, **weighted)
+    for _ in range(12):
+        make_gold_task(store, project)
+    for person, ranks in ((people[0], (1, 2, 3)), (people[2], (3, 2, 1))):
+        for _ in range(12):
+            with store.begin() as tx:
+                [given] = claim_gold(tx, project.id, person.id)
+            answer(store, person, given, ranks)
+    kept_out = freeze(store, home, project, **weighted)
+    assert kept_out.counts["left_out"]["gold"] == 24
+    assert kept_out.content_hash == before.content_hash
+    settle(store, project, gold_in_snapshots=True)
+    taken_in = groups_of(home, freeze(store, home, project, **weighted))
+    of_last = [
+        next(group.probabilities[1] for group in groups if group.messages[-1]["content"] == "last")
+        for groups in (groups_of(home, before), taken_in)
+    ]
+    assert of_last[0] < of_last[1]
 
 
 def test_the_weights_of_a_prompt_sum_to_one_however_it_is_merged(store: Store, home: Home) -> None:
