@@ -17,9 +17,9 @@ _AT_ONCE = 500
 def gold_answers(
     tx: Tx, project_id: str, annotator_id: str | None = None, *, since: float = 0.0
 ) -> list[tuple[Ranking, Gold]]:
-    """Current rankings of gold tasks, later than `since`, with what was expected; by one annotator or by all.
+    """Current answers to gold tasks, later than `since`, with what was expected; by one annotator or by all.
 
-    Whose own answer became gold is not measured by it. Skips, and answers that no response is acceptable, are left out.
+    Whose own answer became gold is not measured by it. Skips are left out.
     """
     statement = (
         sa.select(ranking, gold.c.id.label("gold_id"))
@@ -30,7 +30,7 @@ def gold_answers(
             gold.c.withdrawn_at.is_(None),
             ranking.c.superseded_at.is_(None),
             ranking.c.purpose != Purpose.REPEAT.value,
-            ranking.c.status == RankingStatus.RANKED.value,
+            ranking.c.status != RankingStatus.SKIPPED.value,
             ranking.c.created_at > since,
             sa.or_(gold.c.author_id.is_(None), gold.c.author_id != ranking.c.annotator_id),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from data.gold import Gold
-from data.records import Ranking
+from data.records import Ranking, RankingStatus
 
 _Side = tuple[Sequence[int], Sequence[int]]  # ranks, and the positions without an order
 
@@ -25,15 +25,11 @@ class PairAgreement:
 
 
 def agreement_with_gold(answers: Iterable[tuple[Ranking, Gold]]) -> PairAgreement:
-    """Of the pairs that gold puts in an order: those in the same order count 1, those called equal a half."""
-    return _share(
-        [
-            0.5 if given == 0 else float(given == expected)
-            for expected, given in _pairs((gold.ranks, gold.unplaced), (ranking.ranks or (), ranking.detail.unplaced))
-            if expected != 0
-        ]
-        for ranking, gold in answers
-    )
+    """Of the pairs that gold puts in an order: those in the same order count 1, those called equal a half.
+
+    Gold is always an order: who answers that no response is acceptable has all of its pairs wrong.
+    """
+    return _share(_points(ranking, gold) for ranking, gold in answers)
 
 
 def self_consistency(answers: Iterable[tuple[Ranking, Ranking]]) -> PairAgreement:
@@ -47,6 +43,17 @@ def self_consistency(answers: Iterable[tuple[Ranking, Ranking]]) -> PairAgreemen
         ]
         for first, second in answers
     )
+
+
+def _points(ranking: Ranking, gold: Gold) -> list[float]:
+    wanted = (gold.ranks, gold.unplaced)
+    if ranking.status is RankingStatus.UNACCEPTABLE:
+        return [0.0 for expected, _ in _pairs(wanted, wanted) if expected != 0]
+    return [
+        0.5 if given == 0 else float(given == expected)
+        for expected, given in _pairs(wanted, (ranking.ranks or (), ranking.detail.unplaced))
+        if expected != 0
+    ]
 
 
 def _pairs(one: _Side, other: _Side) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,7 @@ from data.schema_checks import pause
 from data.store import Store
 from labeling.alarms import Alarm, AlarmKind, Paused, lift, pauses
 from labeling.checks import annotator_table
+from labeling.pair_agreement import PairAgreement
 from labeling.session import next_work, submit
 
 ALWAYS = 0.0
@@ -52,6 +53,23 @@ def test_low_agreement_with_gold_is_a_warning_that_researchers_see_and_stops_nob
     assert work.paused is None
     assert work.assignments
     assert "alarm" not in str(surface_data(ann, work, [], with_drafts=True))
+
+
+def test_that_no_response_is_acceptable_is_a_wrong_answer_to_gold_and_a_skip_is_none(store: Store) -> None:
+    project, ann = prepare(store, on_low_gold="pause")
+    for _ in range(3):
+        for each in get(store, ann, project, dice=lambda: ALWAYS):
+            answer(store, ann, each, **({"skip_reason": "no idea"} if each.purpose is Purpose.GOLD else {}))
+    [row] = annotator_table(store, project.id)
+    assert (row.alarms, row.gold.n, row.is_paused) == ([], 0, False)
+    bob = make.make_person(store, name="Bob")
+    for n_given in (1, 2):
+        for each in get(store, bob, project, dice=lambda: ALWAYS):
+            answer(store, bob, each, **({"unacceptable": True} if each.purpose is Purpose.GOLD else {}))
+        row = annotator_table(store, project.id)[1]
+        assert (row.gold, row.is_paused) == (PairAgreement(0.0, 3 * n_given, n_given), n_given == 2)
+    assert row.alarms == [Alarm(AlarmKind.GOLD, 0.0, 0.7, 2)]
+    assert next_work(store, bob, project.id).paused is not None
 
 
 def test_agreement_at_the_threshold_raises_no_alarm(store: Store) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from data.gold import Gold
@@ -16,6 +18,10 @@ def ranked(*ranks: int, unplaced: tuple[int, ...] = ()) -> Ranking:
         is_late=False, is_extra=False, version=1, supersedes_id=None, source="app", created_at=0.0,
         detail=Detail(unplaced=unplaced),
     )  # fmt: skip
+
+
+def none_acceptable() -> Ranking:
+    return replace(ranked(), ranks=None, display_order=(0, 1, 2), status=RankingStatus.UNACCEPTABLE)
 
 
 def gold(*ranks: int, unplaced: tuple[int, ...] = ()) -> Gold:
@@ -33,6 +39,9 @@ def gold(*ranks: int, unplaced: tuple[int, ...] = ()) -> Gold:
         (ranked(1, 2, 3), gold(1, 2, 2), 1.0, 2),  # gold leaves BC equal: no comparison
         (ranked(1, 2, 2, unplaced=(1, 2)), gold(1, 2, 3), 1.0, 2),  # BC has no order: no comparison
         (ranked(2, 1, 3), gold(1, 2, 2, unplaced=(1, 2)), 0.5, 2),  # AB wrong, AC right
+        (none_acceptable(), gold(1, 2, 3), 0.0, 3),  # an order is expected: all wrong
+        (none_acceptable(), gold(1, 2, 2), 0.0, 2),  # as many pairs as a ranking is measured by
+        (none_acceptable(), gold(1, 2, 2, unplaced=(1, 2)), 0.0, 2),
     ],
 )
 def test_agreement_with_gold(given: Ranking, expected: Gold, value: float, n: int) -> None:
