@@ -2,7 +2,7 @@
 
 import { QUALITY } from "./ranker_answer.js";
 import { codeBadge, lengthBadge } from "./ranker_diff.js";
-import { button, check, keyHint, make, named, radios } from "./ranker_dom.js";
+import { actionButton, button, check, keyHint, make, named, radios } from "./ranker_dom.js";
 import { letter, tiedWith } from "./ranker_judgement.js";
 import { FLAG_KEYS, RANK_KEYS } from "./ranker_keys.js";
 
@@ -48,7 +48,7 @@ export class Card {
       parts.push(make("div", "scale", [words, this.quality]));
     }
     if (asks.flags.length) {
-      this.flagButton = button("Flags", "small", () => actions.openFlags(place), "g");
+      this.flagButton = actionButton("Flags", "small", () => actions.openFlags(place), "flags");
       this.flagNames = make("span", "flagged");
       parts.push(this.flagButton, this.flagNames);
     }

@@ -7,6 +7,8 @@ import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
 import { Guide } from "./ranker_guide.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
+import { keyOf } from "./ranker_keys.js";
+import { OwnKeys } from "./ranker_own_keys.js";
 import { idleLines, mayTakeFocus, onActivity, stop, Stopwatch } from "./ranker_page.js";
 import { comparable, draftOf, fits, savedState, sentBefore, statusOf } from "./ranker_sent.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
@@ -31,6 +33,7 @@ export class Ranker {
     onActivity(() => this.active(), this.ended.signal); // before the keys, which stop here
     listen(document, "keydown", (event) => this.key(event), true); // before Streamlit's own keys
     listen(window, "storage", (event) => this.answeredElsewhere(event));
+    listen(window, "storage", (event) => this.keys?.changedElsewhere(event));
     listen(document, "visibilitychange", () => this.visible());
     this.timer = setInterval(() => this.tick(), 1000);
   }
@@ -125,12 +128,15 @@ export class Ranker {
 
   showData() {
     this.view.showProject(this.data.project, this.data.guidelines, this.data.asks);
+    this.view.showKeys(this.keys.lines);
     this.guide.show();
   }
 
   startFor(person) {
     this.person = person;
     this.storage = new Storage(person);
+    this.keys = new OwnKeys(this.storage, (lines) => this.view.showKeys(lines));
+    this.view.showNotice(this.keys.trouble, "keys");
     this.done = new Set([...this.storage.items.values()].map((item) => item.task_id));
     this.project = this.data = this.lastText = null;
     this.hasFlushed = false;
@@ -258,7 +264,7 @@ export class Ranker {
 
   takeBack() {
     if (!this.last) {
-      this.view.say("Nothing was sent from this page yet. h shows your answers.");
+      this.view.say(`Nothing was sent from this page yet. ${keyOf("history", this.view.keys)} shows your answers.`);
       return;
     }
     this.edit(this.last.task, this.last.saved, this.last.key);
@@ -276,7 +282,7 @@ export class Ranker {
     this.view.showBanner(banner);
     this.isOpenFrozen = false;
     this.view.focusCard(this.desk.marked);
-    this.view.say(`${words} Enter sends the change, Escape leaves it as it was.`);
+    this.view.say(`${words} ${keyOf("submit", this.view.keys)} sends the change, Escape leaves it as it was.`);
   }
 
   leaveEdit() {
@@ -323,7 +329,7 @@ export class Ranker {
 
   openHelp() {
     if (this.view.help.isOpen) this.view.help.close();
-    else if (this.data) this.view.help.show(this.desk.keys, this.desk.has);
+    else if (this.data) this.view.help.show(this.keys, this.desk.has);
   }
 
   overlayClosed() {

@@ -4,7 +4,7 @@
 
 import { Answer, STRENGTHS } from "./ranker_answer.js";
 import { letter, orderText, tiedWith } from "./ranker_judgement.js";
-import { bound, FLAG_KEYS, KEYS, keyName, RANK_KEYS } from "./ranker_keys.js";
+import { bound, FLAG_KEYS, keyName, RANK_KEYS } from "./ranker_keys.js";
 import { isControl, isDialogOpen, isTextField, mayTakeFocus, stop } from "./ranker_page.js";
 
 const MAY_REPEAT = new Set(["next", "previous", "lower", "higher", "undo"]);
@@ -359,6 +359,7 @@ export class Desk {
   // Whether the key was one of ours.
   handle(event, origin) {
     const name = keyName(event);
+    if (this.view.help.isAsking) return this.view.help.take(name, event.repeat);
     const isOnButton = origin instanceof HTMLButtonElement || origin instanceof HTMLAnchorElement;
     if (isOnButton && (name === "Enter" || name === " ")) return false; // it presses the button
     if (origin.role === "radio" && !this.view.overlay && (name === "ArrowLeft" || name === "ArrowRight")) {
@@ -379,6 +380,6 @@ export class Desk {
   }
 
   get keys() {
-    return KEYS;
+    return this.view.keys;
   }
 }

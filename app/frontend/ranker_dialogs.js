@@ -1,18 +1,9 @@
-// What lies over the page when asked for: all keys, and the person's own answers.
+// What lies over the page when asked for; here the person's own answers, in ranker_help.js the keys.
 
 import { button, make, named } from "./ranker_dom.js";
 import { orderText } from "./ranker_judgement.js";
 
-const SECTIONS = [
-  ["page", "While a task is on the page"],
-  ["pair", "With two responses side by side"],
-  ["anywhere", "Always"],
-  ["skip", "Skipping"],
-  ["flags", "Flags"],
-  ["history", "Your answers"],
-];
-
-class Overlay {
+export class Overlay {
   constructor(label) {
     this.title = make("h2", "", [], label);
     this.title.tabIndex = -1;
@@ -31,34 +22,6 @@ class Overlay {
 
   close() {
     if (this.isOpen) this.element.close();
-  }
-}
-
-export class Help extends Overlay {
-  constructor() {
-    super("Keys");
-    this.lists = make("div", "keys");
-    const note = "The same rank for two responses is a tie. Nothing is sent before you submit.";
-    const close = button("Close", "primary ready", () => this.close());
-    this.element.append(this.lists, make("p", "", [], note), close);
-  }
-
-  // The keys that hold on a page with this and that.
-  show(keys, has) {
-    this.lists.replaceChildren();
-    for (const [context, title] of SECTIONS) {
-      const held = keys.filter((each) => each.context === context && (each.when?.(has) ?? true));
-      if (context === "flags" && !has.flags.length) continue;
-      if (!held.length) continue;
-      const list = make("dl");
-      for (const { keys: names, shown, label } of held) {
-        const parts = (shown ?? names.join(" ")).split(" ");
-        const hints = parts.map((key) => make(key === "…" ? "span" : "kbd", "", [], key));
-        list.append(make("dt", "", hints), make("dd", "", [], label));
-      }
-      this.lists.append(make("section", "", [make("h3", "", [], title), list]));
-    }
-    this.open();
   }
 }
 

@@ -1,7 +1,7 @@
 // The foot of the page: the order so far, what may be said of the whole, what can be done.
 
 import { STRENGTHS } from "./ranker_answer.js";
-import { button, check, keyHint, make, named, radios } from "./ranker_dom.js";
+import { actionButton, button, check, keyHint, make, named, radios } from "./ranker_dom.js";
 import { groups, letter, open } from "./ranker_judgement.js";
 
 export class Dock {
@@ -9,13 +9,12 @@ export class Dock {
     this.actions = actions;
     this.order = named(make("div", "order"), "group", "Order so far");
     this.hint = make("p", "hint");
-    this.undo = button("Undo", "plain", () => actions.undo(), "u");
-    this.rest = button("The rest are worse", "plain", () => actions.placeRest(), "w");
-    this.none = button("None acceptable", "plain", () => actions.openNone(), "x");
-    this.skip = button("Skip", "plain", () => actions.openSkip(), "s");
-    this.submit = button("Submit", "primary", () => actions.submit());
+    this.undo = actionButton("Undo", "plain", () => actions.undo(), "undo");
+    this.rest = actionButton("The rest are worse", "plain", () => actions.placeRest(), "rest");
+    this.none = actionButton("None acceptable", "plain", () => actions.openNone(), "none");
+    this.skip = actionButton("Skip", "plain", () => actions.openSkip(), "skip");
+    this.submit = actionButton("Submit", "primary", () => actions.submit(), "submit");
     this.submitLabel = this.submit.firstChild;
-    this.submit.append(keyHint("⏎"));
     const buttons = make("div", "buttons", [this.undo, this.rest, this.none, this.skip, this.submit]);
     this.row = make("div", "row", [make("div", "state", [this.order, this.hint]), buttons]);
     this.whole = this.buildWhole();
@@ -35,7 +34,6 @@ export class Dock {
     this.rationale = named(make("textarea", "rationale"), "", "Why this order?");
     this.rationale.rows = 1;
     this.rationale.maxLength = 5000;
-    this.rationale.placeholder = "Why this order? (n)";
     this.rationale.dir = "auto";
     this.rationale.addEventListener("input", () => this.actions.write(this.rationale.value));
     return make("div", "whole", [this.scale, this.rationale]);

@@ -16,6 +16,18 @@ export function button(label, kind, onClick, key = "") {
   return made;
 }
 
+// A button for something that has a key: which one is filled in by `showHints`, since people change their keys.
+export function actionButton(label, kind, onClick, action) {
+  const made = button(label, kind, onClick);
+  made.append(keyHint(""));
+  made.lastChild.dataset.action = action;
+  return made;
+}
+
+export function showHints(root, hint) {
+  for (const each of root.querySelectorAll("kbd[data-action]")) each.textContent = hint(each.dataset.action);
+}
+
 export function keyHint(key) {
   const hint = make("kbd", "", [], key);
   hint.setAttribute("aria-hidden", "true");

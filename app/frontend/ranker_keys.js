@@ -1,12 +1,16 @@
-// All keys of the ranking page: what each means where, in one list. The handler and the help read this list, a test
-// looks for collisions in it. Streamlit's own keys, r and c, stay free.
+// All usual keys of the ranking page: what each means where, in one list. The handler, the help and the hints on buttons
+// read this list, with what the person has changed in it (ranker_own_keys.js); a test looks for collisions in it.
+// Streamlit's own keys, r and c, stay free.
 
 export const RANK_KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "t", "e", "l"]; // ten, eleven, twelve
 export const FLAG_KEYS = [..."123456789abdefghijklmn"].filter((key) => key !== "g");
 const DIGITS = RANK_KEYS.slice(0, 9);
+const SIGNS = { ArrowDown: "↓", ArrowUp: "↑", ArrowLeft: "←", ArrowRight: "→", Delete: "Del", Insert: "Ins",
+  Backspace: "⌫", Escape: "Esc" };
 
 // Where keys mean different things. What stands under "page" holds while a task is on the screen and nothing is open.
 // With two responses side by side all of that holds too, but for the keys that mean something of their own there.
+// `then` follows the key; `opener`: the action whose key has led here, and goes on or back when it is pressed again.
 const PAGE = "page";
 const PAIR = "pair";
 
@@ -28,11 +32,11 @@ export const KEYS = [
   { keys: ["s"], context: PAGE, label: "skip this task, with a reason", action: "skip" },
   { keys: ["a"], context: PAGE, label: "acceptable: yes, no, open", action: "acceptable",
     when: (has) => has.acceptable },
-  { keys: ["q"], shown: "q 1 … 7", context: PAGE, label: "quality of the marked response", action: "quality",
+  { keys: ["q"], then: "1 … 7", context: PAGE, label: "quality of the marked response", action: "quality",
     when: (has) => has.quality },
   { keys: ["g"], context: PAGE, label: "flags of the marked response", action: "flags",
     when: (has) => has.flags.length > 0 },
-  { keys: ["p"], shown: "p 1 … 4", context: PAGE, label: "how much better the best is than the next",
+  { keys: ["p"], then: "1 … 4", context: PAGE, label: "how much better the best is than the next",
     action: "strength", when: (has) => has.strength },
   { keys: ["n"], context: PAGE, label: "write why; Ctrl+Enter submits, Esc leaves the field", action: "rationale",
     when: (has) => has.rationale },
@@ -59,18 +63,19 @@ export const KEYS = [
   { keys: ["Escape"], shown: "Esc", context: "skip", label: "go back", action: "close" },
 
   { keys: ["Enter", "x"], shown: "Enter x", context: "none", label: "send that no response is acceptable",
-    action: "noneNow" },
+    action: "noneNow", opener: "none" },
   { keys: ["Escape"], shown: "Esc", context: "none", label: "go back", action: "close" },
 
   { keys: FLAG_KEYS, shown: "1 … 9 a b", context: "flags", label: "put a flag on, or take it off", action: "flag" },
-  { keys: ["Escape", "g", "Enter"], shown: "Esc g", context: "flags", label: "close the flags", action: "close" },
+  { keys: ["Escape", "g", "Enter"], shown: "Esc g", context: "flags", label: "close the flags", action: "close",
+    opener: "flags" },
 
   { keys: DIGITS.slice(0, 7), shown: "1 … 7", context: "quality", label: "1 very bad, 7 very good", action: "rate" },
-  { keys: ["Escape", "q"], shown: "Esc", context: "quality", label: "go back", action: "close" },
+  { keys: ["Escape", "q"], shown: "Esc", context: "quality", label: "go back", action: "close", opener: "quality" },
 
   { keys: DIGITS.slice(0, 4), shown: "1 … 4", context: "strength", label: "1 negligibly, 4 significantly",
     action: "compare" },
-  { keys: ["Escape", "p"], shown: "Esc", context: "strength", label: "go back", action: "close" },
+  { keys: ["Escape", "p"], shown: "Esc", context: "strength", label: "go back", action: "close", opener: "strength" },
 
   { keys: ["ArrowDown", "j"], shown: "↓ j", context: "history", label: "the answer below", action: "lower" },
   { keys: ["ArrowUp", "k"], shown: "↑ k", context: "history", label: "the answer above", action: "higher" },
@@ -79,7 +84,7 @@ export const KEYS = [
 ];
 
 // Contexts in which the keys for "anywhere" hold too: elsewhere a letter may choose something.
-const OPEN_TO_ALL = [PAGE, PAIR, "idle", "history", "help"];
+export const OPEN_TO_ALL = [PAGE, PAIR, "idle", "history", "help"];
 export const CONTEXTS = [...new Set([...KEYS.map((each) => each.context), "idle", "help"])];
 
 export function keysIn(context, keys = KEYS) {
@@ -99,6 +104,14 @@ export function keyName(event) {
   if (code && !event.shiftKey && event.key.length === 1) return code[1];
   return event.key.length === 1 ? event.key.toLowerCase() : event.key;
 }
+
+// A key, and the keys of a line, as they are shown.
+export const keyText = (key) => SIGNS[key] ?? key;
+export const keysText = ({ keys, shown, then = "" }) => `${shown ?? keys.map(keyText).join(" ")} ${then}`.trim();
+
+// The key of an action on the page, in words; on a button there is less room.
+export const keyOf = (action, keys) => keyText(keys.find((each) => each.action === action).keys[0]);
+export const hintOf = (action, keys) => keyOf(action, keys).replace("Enter", "⏎");
 
 // What a key does in a context, for a page that has this and that (`has`); undefined if nothing.
 export function bound(name, context, has, keys = KEYS) {

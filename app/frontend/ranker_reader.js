@@ -4,7 +4,7 @@
 // somebody asks for it, and every change of what is shown is said aloud.
 
 import { commonPrefix, countWords, diffWords } from "./ranker_diff.js";
-import { button, make, named } from "./ranker_dom.js";
+import { actionButton, make, named } from "./ranker_dom.js";
 import { letter } from "./ranker_judgement.js";
 import { appendText, directionOf } from "./ranker_letters.js";
 import { Pair } from "./ranker_pair.js";
@@ -21,10 +21,10 @@ export class Reader {
     this.isRaw = before?.isRaw ?? false;
     this.pair = new Pair();
     this.texts = [];
-    this.rawButton = button("Raw text", "quiet", () => actions.toggleRaw(), "m");
-    this.foldButton = button("Fold the same start", "quiet", () => actions.toggleFold(), "f");
-    this.diffButton = button("Differences", "quiet", () => actions.differences(), "d");
-    this.pairButton = button("Two side by side", "quiet", () => actions.togglePair(), "v");
+    this.rawButton = actionButton("Raw text", "quiet", () => actions.toggleRaw(), "raw");
+    this.foldButton = actionButton("Fold the same start", "quiet", () => actions.toggleFold(), "fold");
+    this.diffButton = actionButton("Differences", "quiet", () => actions.differences(), "differences");
+    this.pairButton = actionButton("Two side by side", "quiet", () => actions.togglePair(), "pair");
     this.note = make("span", "note");
     const buttons = [this.rawButton, this.foldButton, this.diffButton, this.pairButton];
     this.bar = named(make("div", "reading", [...buttons, this.note]), "group", "Help for reading");

@@ -58,6 +58,11 @@ export class Storage {
     save(`${PAGE}${this.person}`, { ...load(`${PAGE}${this.person}`), [name]: value });
   }
 
+  // Whether a storage event says that another tab has remembered something.
+  isRemembered(event) {
+    return event.key === `${PAGE}${this.person}`;
+  }
+
   // The task that another tab of the same person has just answered, from a storage event; null for anything else.
   taskAnsweredElsewhere(event) {
     if (!event.newValue || !event.key?.startsWith(`${OUTBOX}${this.person}.`)) return null;

@@ -1,10 +1,12 @@
 // The ranking surface as it is drawn: builds the elements once, then shows what the controller says.
 
 import { Card } from "./ranker_card.js";
-import { Help, History } from "./ranker_dialogs.js";
+import { History } from "./ranker_dialogs.js";
 import { Dock } from "./ranker_dock.js";
-import { button, make, named } from "./ranker_dom.js";
+import { actionButton, button, make, named, showHints } from "./ranker_dom.js";
 import { Drag } from "./ranker_drag.js";
+import { Help } from "./ranker_help.js";
+import { hintOf, KEYS, keyOf } from "./ranker_keys.js";
 import { Reader } from "./ranker_reader.js";
 import { showText } from "./ranker_text.js";
 
@@ -17,6 +19,7 @@ export class View {
     this.root = root;
     this.actions = actions;
     this.cards = [];
+    this.keys = KEYS;
     this.build(before);
     this.drag = new Drag(root, this.dock.order, actions);
     this.observer = new ResizeObserver(() => this.measure());
@@ -32,9 +35,9 @@ export class View {
     this.saved = make("span", "saved");
     this.backup = button("Save to a file", "quiet", () => actions.backUp());
     this.backup.hidden = true;
-    this.guidelinesButton = button("Guidelines", "quiet", () => actions.toggleGuidelines(), "i");
-    const answers = button("Answers", "quiet", () => actions.openHistory(), "h");
-    const keys = button("Keys", "quiet", () => actions.openHelp(), "?");
+    this.guidelinesButton = actionButton("Guidelines", "quiet", () => actions.toggleGuidelines(), "guidelines");
+    const answers = actionButton("Answers", "quiet", () => actions.openHistory(), "history");
+    const keys = actionButton("Keys", "quiet", () => actions.openHelp(), "help");
     const tools = make("div", "tools", [this.guidelinesButton, answers, keys]);
     const top = make("header", "top", [this.title, this.progress, this.pace, make("span", "grow")]);
     top.append(this.saved, this.backup, tools);
@@ -79,6 +82,13 @@ export class View {
     this.guidelinesButton.hidden = !guidelines.text.trim();
     this.asks = asks;
     this.dock.allow(asks);
+  }
+
+  // The keys that hold for this person, wherever one is shown.
+  showKeys(keys) {
+    this.keys = keys;
+    showHints(this.root, (action) => hintOf(action, keys));
+    this.dock.rationale.placeholder = `Why this order? (${keyOf("rationale", keys)})`;
   }
 
   showGuidelines(isOpen) {
@@ -153,6 +163,7 @@ export class View {
     this.grid.replaceChildren(...this.cards.map((card) => card.element));
     this.grid.classList.toggle("thirds", n === 3 || n > 4);
     this.grid.classList.toggle("many", n > 6);
+    this.showKeys(this.keys);
     this.reader.begin(task.responses, others, this.cards);
     this.prompt.scrollTop = isChat ? this.prompt.scrollHeight : 0;
     this.scrollToTop();
