@@ -87,11 +87,15 @@ def list_runs(
     return [_as_run(row) for row in tx.rows(statement)]
 
 
-def claim_run(tx: Tx, worker_id: str, kinds: tuple[RunKind, ...] = (), lease_s: float = LEASE_S) -> Run | None:
-    """Take the oldest queued run, or return None. The run's `epoch` is the caller's licence to write."""
+def claim_run(
+    tx: Tx, worker_id: str, kinds: tuple[RunKind, ...] = (), lease_s: float = LEASE_S, run_id: str | None = None
+) -> Run | None:
+    """Take the oldest queued run, or only `run_id`, or return None. The run's `epoch` is the licence to write."""
     statement = sa.select(run.c.id, run.c.epoch).where(run.c.status == RunStatus.QUEUED.value)
     if kinds:
         statement = statement.where(run.c.kind.in_([kind.value for kind in kinds]))
+    if run_id is not None:
+        statement = statement.where(run.c.id == run_id)
     statement = statement.order_by(run.c.created_at, run.c.id).limit(1)
     if tx.dialect == "postgresql":
         statement = statement.with_for_update(skip_locked=True)

@@ -1,7 +1,7 @@
 """Several processes on one machine for one run: the first starts the others, which do the same but report nothing.
 
-They find each other by the environment, as processes of torchrun do. (`accelerate launch` starts one process on a CPU,
-whatever it is asked.) Each has the whole model; what they compute apart is added up before it is used.
+They find each other by the environment, as processes of torchrun do, and may be started by it, through `accelerate
+launch --multi_gpu`. Each has the whole model; what they compute apart is added up before it is used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from data.errors import InvalidInput, WorkFailed
+from training.accelerate_launch import check_number, n_started
 from training.reporter import Reporter
 from training.supervisor import HELPER_VARIABLE, PARENT_VARIABLE
 
@@ -26,21 +27,25 @@ _RENDEZVOUS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_A
 
 
 class Helpers:
-    """`with Helpers(n, reporter):` n processes do what is in the block, if this is the first of them.
+    """`with Helpers(n, reporter, device):` n processes do what is in the block, if this is the first of them.
 
+    Where a launcher has started all of them, none is started here.
     Raises WorkFailed in place of what the block raises, if that came from a helper's end.
     """
 
     def __init__(self, n: int, reporter: Reporter, device: torch.device) -> None:
-        """Raises InvalidInput for more processes than the machine has GPUs, where it has any."""
+        """Raises InvalidInput for more processes than the machine has GPUs, where it has any, and for a launcher that
+        has started another number."""
+        check_number(n)
         if n > 1 and device.type != "cpu" and n > torch.cuda.device_count():
             has = f"there are {torch.cuda.device_count()} to use on {device.type}"
             raise InvalidInput(f"processes = {n}: {has}; ask for fewer, or for device = cpu")
         self._n, self._reporter = n, reporter
+        self._are_there = n_started() > 1
         self._children: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> None:
-        if self._n == 1 or not self._reporter.is_main:
+        if self._n == 1 or self._are_there or not self._reporter.is_main:
             return
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -58,6 +63,8 @@ class Helpers:
     ) -> None:
         if self._n > 1 and dist.is_initialized():
             dist.destroy_process_group()
+        if self._are_there and self._reporter.is_main and isinstance(error, RuntimeError):
+            self._blame_another(error)
         if not self._children:
             return
         failed = self._failed(PATIENCE_S) if isinstance(error, RuntimeError) else None
@@ -72,6 +79,15 @@ class Helpers:
             words = f"process {place} of {self._n} ended with status {status}"
             why = "most likely the machine ran out of memory; use fewer processes" if status < 0 else "its log says why"
             raise WorkFailed(f"{words}: {why}, then resume") from error
+
+    def _blame_another(self, error: RuntimeError) -> None:
+        """Raises WorkFailed if the launcher now stops this process, as it does when another one has ended."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            if self._reporter.was_signalled:
+                words = f"another of the {self._n} processes ended: the output of `accelerate launch` says why"
+                raise WorkFailed(f"{words}, then resume") from error
+            time.sleep(0.1)
 
     def _failed(self, patience_s: float) -> tuple[int, int] | None:
         """(number, status) of the first helper that has not ended well."""

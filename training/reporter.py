@@ -53,7 +53,7 @@ class Reporter:
         self.store = store
         self.folder = home.run_folder(run.id)
         self.models: dict[str, str] = {}  # revision by name of every model that was looked up
-        self._is_stopping = False
+        self.was_signalled = self._is_stopping = False
         self._next_look = 0.0
 
     def event(self, kind: str, **detail: Any) -> None:
@@ -86,7 +86,7 @@ class Reporter:
 
     def request_stop(self, *_signal: object) -> None:
         """Stop at the next safe place (also what SIGTERM does)."""
-        self._is_stopping = True
+        self.was_signalled = self._is_stopping = True
 
     def should_stop(self) -> bool:
         """Whether to stop; looks into the store at most once a second."""

@@ -29,6 +29,7 @@ from data.store import Store
 PARENT_VARIABLE = "RANKLOOP_PARENT"  # whom a child dies with: its worker
 HELPER_VARIABLE = "RANKLOOP_HELPER"  # set for a process that helps with the run of another one, its parent
 STARTER_VARIABLE = "RANKLOOP_STARTER"  # whom a worker serves: it ends after its run when that process is gone
+QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}  # for whatever does a run
 LOG_NAME, LOG_BYTES = "log.txt", 5 * 2**20
 STORE_RETRY_S = 5.0
 log = logging.getLogger(__name__)
@@ -157,11 +158,9 @@ class Worker:
             PARENT_VARIABLE: str(os.getpid()),
             "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
             "PYTHONUNBUFFERED": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "TOKENIZERS_PARALLELISM": "false",
             "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         }
-        return os.environ | changes
+        return os.environ | QUIET | changes
 
 
 def tail_log(folder: Path, n_bytes: int = 20_000) -> str:

@@ -1,5 +1,6 @@
 """The child process of a run: `python -m training.worker RUN_ID --epoch N`. It writes its own end.
 
+Without `--epoch` nobody has claimed the run for it, as under `accelerate launch`: it does that itself.
 The store and the home folder come from the environment, as `training.supervisor` sets it. Two places may catch every
 exception, this is one of them: whatever happens is written into the run.
 """
@@ -25,6 +26,7 @@ from data.paths import STORE_VARIABLE, Home, open_home
 from data.records import FailureKind, RunKind, RunStatus
 from data.runs import finish_run, get_run
 from data.store import Store, open_store
+from training.accelerate_launch import Lease, claim_for_launch, is_first
 from training.config import CONFIGS
 from training.reporter import Cancelled, NotFinite, Reporter, Silent
 from training.supervisor import HELPER_VARIABLE, PARENT_VARIABLE
@@ -43,15 +45,15 @@ JOBS: dict[RunKind, str] = {
     RunKind.RLOO: "training.rloo_run",
     RunKind.BASELINES: "training.baselines",
 }
-FENCED_STATUS = 3
+REFUSED_STATUS, FENCED_STATUS = 2, 3
 log = logging.getLogger(__name__)
 
 
 def main(words: list[str] | None = None) -> int:
-    """Do one run. Returns 0 if it succeeded, 1 if not, 3 if somebody else owns it now."""
+    """Do one run. Returns 0 if it succeeded, 1 if not, 2 if it can't be launched, 3 if somebody else owns it now."""
     parser = argparse.ArgumentParser(prog="python -m training.worker")
     parser.add_argument("run_id")
-    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--epoch", type=int, help="of the worker that has claimed the run; without: claim it here")
     arguments = parser.parse_args(words)
     check_packages()
     _die_with_parent()
@@ -61,9 +63,25 @@ def main(words: list[str] | None = None) -> int:
     try:
         if os.environ.get(HELPER_VARIABLE):
             return help_with(store, home, arguments.run_id, arguments.epoch)
+        if arguments.epoch is None:
+            return launch_run(store, home, arguments.run_id)
         return do_run(store, home, arguments.run_id, arguments.epoch)
     finally:
         store.close()
+
+
+def launch_run(store: Store, home: Home, run_id: str) -> int:
+    """Claim a queued run and do it, in all processes that were launched together. Returns 2 if it can't be claimed."""
+    try:
+        run = claim_for_launch(store, run_id)
+    except ProjectError as error:
+        if is_first():  # one word, not one from each process
+            log.error("%s", error)
+        return REFUSED_STATUS
+    if not is_first():
+        return help_with(store, home, run.id, run.epoch)
+    with Lease(store, run):
+        return do_run(store, home, run.id, run.epoch)
 
 
 def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:

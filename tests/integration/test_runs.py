@@ -96,6 +96,15 @@ def test_a_run_from_the_queue_to_its_end(store: Store, clock: Any) -> None:
     assert kinds_of(store, run) == ["queued", "started", "succeeded"]
 
 
+def test_one_run_may_be_claimed_before_its_turn(store: Store) -> None:
+    first, second = make.make_run(store), make.make_run(store)
+    with store.begin() as tx:
+        claimed = claim_run(tx, "launch", run_id=second.id)
+        assert claimed is not None and claimed.id == second.id
+        assert claim_run(tx, "launch", run_id=second.id) is None
+    assert look(store, first).status is RunStatus.QUEUED
+
+
 def test_runs_are_claimed_in_the_order_in_which_they_came_and_by_kind(store: Store, clock: Any) -> None:
     order = []
     for kind in (RunKind.PPO, RunKind.SAMPLE, RunKind.PPO):
