@@ -13,6 +13,7 @@ from datasets import Dataset
 from peft import TaskType
 from trl import RLOOConfig as TRLRLOOConfig
 from trl import RLOOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from training.config import RLOOConfig, peak_learning_rate
 from training.encoding import Encoder
@@ -46,11 +47,30 @@ RLOO_METRICS = {
 }
 
 
+class PromptOrder(RepeatSampler):  # type: ignore[misc]
+    """TRL's order of the prompts, drawn anew for every pass from its number: a resumed run goes on in the same one.
+
+    TRL's own draws one order after the other, and begins with the first again after a resume.
+    """
+
+    def set_epoch(self, epoch: int) -> None:
+        self.generator.manual_seed(self.seed + epoch)
+
+
 class ReportingRLOOTrainer(ReportingTrainer, RLOOTrainer):  # type: ignore[misc]
     """TRL's RLOOTrainer on prompts whose token ids are ours; a prompt's text is its place in the list."""
 
     metric_names = RLOO_METRICS
     prompt_list: Sequence[PromptItem]
+
+    def _get_train_sampler(self, dataset: Any = None) -> PromptOrder:
+        return PromptOrder(
+            self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=self.num_generations,
+            batch_size=self.args.generation_batch_size // self.num_generations,
+            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            seed=self.args.seed,
+        )
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
         return [self.prompt_list[int(place)].ids for place in prompts], None, {}

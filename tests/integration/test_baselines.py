@@ -12,6 +12,7 @@ from rig import Rig
 from data.errors import InvalidInput
 from data.records import Run, RunKind
 from training.baselines import kl_of_best, score_at
+from training.rloo_run import PromptOrder
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -43,6 +44,16 @@ def test_rloo_learns_against_our_reward_model_and_its_policy_can_be_used(adapter
     words = {"model": f"run:{run.id}", "k": 2, "max_new_tokens": 4, "only_new": False}
     sampled = rig.here(rig.queue(RunKind.SAMPLE, project=rig.project(2), **words))
     assert rig.metrics(sampled)
+
+
+def test_every_pass_over_the_prompts_has_an_order_of_its_own() -> None:
+    order = PromptOrder(range(20), mini_repeat_count=2, batch_size=4, seed=3)
+    passes = []
+    for number in (0, 1, 0, 1):
+        order.set_epoch(number)
+        passes.append(list(order))
+    assert passes[0] == passes[2] != passes[1] == passes[3]
+    assert sorted(passes[1]) == sorted([*range(20), *range(20)])
 
 
 def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:

@@ -35,9 +35,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 CHAOS = Path(__file__).resolve().parents[1] / "chaos"
 ROOT = Path(__file__).resolve().parents[2]
 Queue = Callable[[], Run]
+KINDS = ("reward", "reward-full", "ppo-shared", "ppo-lora", "ppo-full", "sft", "dpo")
 
 REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_tokens": 1, "learning_rate": 3e-3, "eval_every": 3}
 FINETUNE = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 3e-3}
+RLOO = {"iterations": 8, "prompts_per_step": 3, "responses_per_prompt": 2, "max_new_tokens": 6, "learning_rate": 1e-2}
 PPO = {"iterations": 7, "learning_rate": 3e-3, "critic_learning_rate": 3e-3, "kl_target": 1.0, "kl_horizon": 40}
 
 
@@ -49,11 +51,15 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def queued(rig: Rig, kind: str, **changes: Any) -> Run:
-    """reward, reward-full, ppo-shared, ppo-lora, ppo-full, sft or dpo: some ten steps, a checkpoint at every second."""
+    """reward, reward-full, ppo-shared, ppo-lora, ppo-full, rloo, rloo-full, sft or dpo: some ten steps, a checkpoint at
+    every second. Nine prompts: RLOO has seen all after three steps, and begins anew in another order."""
     name, _, layout = kind.partition("-")
     words = {"checkpoint_every": 2}
     if name == "ppo":
         return rig.queue_ppo(layout, **(words | PPO | changes))
+    if name == "rloo":
+        words |= {"reward_run": rig.reward(), "adapter": layout or "lora"} | RLOO
+        return rig.queue(RunKind.RLOO, **(words | {"snapshot": rig.small_snapshot, "model": rig.model()} | changes))
     more = REWARD | {"adapter": layout or "lora"} if name == "reward" else FINETUNE
     words |= {"snapshot": rig.small_snapshot, "model": rig.model()} | more | changes
     return rig.queue(RunKind(name), **words)
@@ -93,6 +99,7 @@ def resumed_at(rig: Rig, run: Run) -> list[int]:
         ("reward", "1:step:3 2:saving:8", [2, 6]),
         ("ppo-shared", "1:step:1 2:saved:4", [0, 4]),
         ("ppo-full", "1:step:5", [4]),
+        ("rloo", "1:saved:6", [6]),
         ("sft", "1:saved:2", [2]),
     ],
 )
@@ -127,7 +134,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Reporter, "step", step_and_stop)
 
 
-@pytest.mark.parametrize("kind", ["reward", "reward-full", "ppo-shared", "ppo-lora", "ppo-full", "sft", "dpo"])
+@pytest.mark.parametrize("kind", [*KINDS, "rloo", "rloo-full"])
 def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     unbroken = rig.here(queued(rig, kind))
     run, stopped_at = queued(rig, kind), []
