@@ -18,6 +18,7 @@ from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.score_form import score_form
+from app.widgets.scores import show_scores
 from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
 from data.projects import get_project
@@ -132,6 +133,8 @@ def _one(run_id: str) -> None:
         show_check(run.id, f"{KEY}.check.{run.id}")
     else:
         show_results(run)
+    if run.kind is RunKind.SCORE and run.status is RunStatus.SUCCEEDED:
+        show_scores(run)
     _tabs(run)
 
 

@@ -58,7 +58,11 @@ def note_lines(events: list[RunEvent]) -> list[str]:
 def show_results(run: Run) -> None:
     """The numbers that the run ended with."""
     facts = flatten(run.result)
-    numbers = {name: value for name, value in facts.items() if isinstance(value, int | float)}
+    numbers = {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, int | float) and not name.startswith("beside")  # counts of further models
+    }
     if numbers:
         with st.grid(4, min_column_width=150):
             for name, value in list(numbers.items())[:MAX_METRICS]:

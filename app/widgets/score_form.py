@@ -1,4 +1,4 @@
-"""Score a file by a reward model: an upload becomes a scoring run."""
+"""Score a file by one reward model or several: an upload becomes a scoring run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app.context import home, person, store
+from app.widgets.models import reward_run_labels
 from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
 from app.widgets.words import count
 from data.files import SUFFIXES
@@ -33,14 +34,33 @@ def score_form(run: Run) -> None:
     if uploaded is None:
         st.code(EXAMPLE, language=None)
         return
+    more = _more_models(run, key)
     centre = st.toggle(
         "Take each prompt's mean off its scores", key=f"{KEY}.centre.{key}", help="--set centre_prompts=true"
     )
     if st.button("Score", type="primary", icon=":material/trophy:", key=f"{KEY}.start.{key}"):
-        _start(run, uploaded, key, centre_prompts=centre)
+        _start(run, uploaded, key, more, centre_prompts=centre)
 
 
-def _start(run: Run, uploaded: Any, key: str, *, centre_prompts: bool) -> None:
+def _more_models(run: Run, key: str) -> list[str]:
+    """Further reward runs of the project that shall score too."""
+    with store().read() as tx:
+        labels = reward_run_labels(tx, run.project_id or "")
+    labels.pop(run.id, None)
+    if not labels:
+        return []
+    return st.multiselect(
+        "More reward models",
+        list(labels),
+        format_func=labels.__getitem__,
+        placeholder="this one alone",
+        key=f"{KEY}.more.{key}",
+        help="Such as of other seeds, trained alike: scores are the mean of all models, each from its own zero, and "
+        "their spread says how sure they are (--reward-run, several times)",
+    )
+
+
+def _start(run: Run, uploaded: Any, key: str, more: list[str], *, centre_prompts: bool) -> None:
     scoring = None
     given = home().uploads / f"{new_id(time.time())}{Path(uploaded.name).suffix.lower()}"
     taken = home().uploads / f"{new_id(time.time())}.jsonl"
@@ -48,7 +68,7 @@ def _start(run: Run, uploaded: Any, key: str, *, centre_prompts: bool) -> None:
         given.write_bytes(uploaded.getbuffer())
         try:
             _, problems = hand_over(given, taken, with_responses=True)
-            config = CONFIGS[RunKind.SCORE](input_file=str(taken), centre_prompts=centre_prompts)
+            config = CONFIGS[RunKind.SCORE](input_file=str(taken), beside=",".join(more), centre_prompts=centre_prompts)
             scoring = queue_run(
                 store(),
                 RunKind.SCORE,

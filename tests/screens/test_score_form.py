@@ -10,10 +10,14 @@ import pytest
 from factories import make_person, make_snapshot
 from run_makers import ended
 
+from app.widgets.words import short_id
 from data.paths import Home
-from data.records import Role, Run, RunKind
-from data.runs import list_runs
+from data.projects import get_project
+from data.records import Role, Run, RunKind, RunStatus
+from data.runs import claim_run, finish_run, list_runs
 from data.store import Store
+
+ROW = json.dumps({"prompt": "Name a prime.", "responses": ["7", "9"]}) + "\n"
 
 
 def opened(store: Store, home: Home, open_app: Any) -> tuple[Any, Run]:
@@ -44,6 +48,41 @@ def test_an_upload_becomes_a_scoring_run(sqlite_store: Store, home: Home, open_a
     lines = Path(str(run.config["input_file"])).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["responses"] for line in lines] == [["7", "9"]]
     assert [path.name for path in home.uploads.iterdir()] == [Path(str(run.config["input_file"])).name]
+
+
+def test_several_models_may_score_and_their_mean_and_spread_are_shown(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
+    app, reward = opened(sqlite_store, home, open_app)
+    with sqlite_store.read() as tx:
+        project = get_project(tx, str(reward.project_id))
+    other = ended(sqlite_store, RunKind.REWARD, project)
+    app.file_uploader[0].upload("rows.jsonl", ROW.encode(), "application/octet-stream").run()
+    (more,) = [each for each in app.multiselect if each.label == "More reward models"]
+    assert len(more.options) == 1 and short_id(other.id) in more.options[0], "not itself"
+    more.select(more.options[0]).run()
+    next(each for each in app.button if each.label == "Score").click().run()
+    assert not app.exception
+    with sqlite_store.begin() as tx:
+        (run,) = list_runs(tx, kinds=(RunKind.SCORE,))
+        assert (run.reward_run_id, run.config["beside"]) == (reward.id, other.id)
+        claimed = claim_run(tx, "test worker")
+        assert claimed is not None
+        finish_run(
+            tx, run.id, claimed.epoch, RunStatus.SUCCEEDED, result={"rows": 2, "beside": {other.id: {"rows": 2}}}
+        )
+    known = {"messages": [{"role": "user", "content": "Name a prime."}], "responses": ["7", "9"]}
+    rows = [known | {"scores": [1.5, -0.5], "stds": [0.25, 1.0]}, known | {"scores": None, "problem": "refused"}]
+    home.run_folder(run.id).mkdir(parents=True)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (home.run_folder(run.id) / "scores.jsonl").write_text(lines, encoding="utf-8")
+    app.run()
+    (table,) = [each.value for each in app.dataframe if "spread" in each.value.columns]
+    assert table["score"].tolist()[:2] == [1.5, -0.5] and table["spread"].tolist()[:2] == [0.25, 1.0]
+    assert table["problem"].tolist()[2:] == ["refused"] * 2 and table["score"].isna().tolist()[2:] == [True, True]
+    named = f"mean of reward models {short_id(reward.id)}, {short_id(other.id)}"
+    assert any(named in each.value for each in app.caption)
+    assert [each.label for each in app.metric] == ["Rows"]
 
 
 @pytest.mark.parametrize(
