@@ -103,7 +103,7 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     import training.ppo
     from training.build_roles import build_roles
     from training.config import PPOConfig
-    from training.memory_plan import in_use
+    from training.machine_memory import peak_in_use
     from training.models import ModelSource, load_encoder, set_up_machine, weights_hash
     from training.ppo_run import make_learner
     from training.rollout import PromptItem
@@ -131,7 +131,7 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     training.ppo.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
     return [
         *phase_rows(name, case, n_weights, reporter.phases[-1], reporter.updates[-1]["tokens"], peak_tflops),
-        {"case": f"{name}_memory", "ours": round(in_use(machine, peak=True) / 1e9, 2), "peer": None, "ratio": None,
+        {"case": f"{name}_memory", "ours": round((peak_in_use(machine) or 0) / 1e9, 2), "peer": None, "ratio": None,
          "unit": "GB, peak", "runs": 1},
     ]  # fmt: skip
 

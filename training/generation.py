@@ -97,7 +97,7 @@ def generate(
     positions = (attention.cumsum(-1) - 1).clamp(min=0)
     with machine.autocast():
         out = model(input_ids=ids, attention_mask=attention, position_ids=positions, use_cache=True, logits_to_keep=1)
-    cache = _cache_of(out)
+    cache = cache_of(out)
     logits = out.logits[:, -1]
     if n > 1:
         cache.batch_repeat_interleave(n)
@@ -116,7 +116,7 @@ def _decode(
     machine: Machine,
     check: Callable[[], None],
 ) -> list[Generated]:
-    cache_word = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    word = cache_word(model)
     generated = [Generated() for _ in range(len(logits))]
     rows = list(range(len(logits)))  # which response each row of the batch is
     for t in range(config.max_new_tokens):
@@ -144,12 +144,17 @@ def _decode(
                 position_ids=positions,
                 use_cache=True,
                 logits_to_keep=1,
-                **{cache_word: cache},
+                **{word: cache},
             )
-        cache, logits = _cache_of(out), out.logits[:, -1]
+        cache, logits = cache_of(out), out.logits[:, -1]
     return generated
 
 
-def _cache_of(out: Any) -> Any:
+def cache_word(model: Any) -> str:
+    """What a model's forward pass calls the cache that it is given."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
+def cache_of(out: Any) -> Any:
     """The cache that a forward pass returns; transformers is renaming it from past_key_values to cache."""
     return out["cache"] if "cache" in out else out["past_key_values"]

@@ -1,40 +1,63 @@
 """How much memory a PPO run will need, by role and part, worked out before anything is loaded.
 
-Weights, gradients and optimizer states are counted exactly; activations and the generation cache are estimated from
-the architecture. All figures are bytes.
+Weights, gradients and optimizer states are counted on models without data. What a micro-batch and generation hold is
+found by running them on such models (`training.weightless`). All figures are bytes.
 """
 
 from __future__ import annotations
 
-import os
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from peft import LoraConfig
 
 from training.config import PPOConfig
-from training.models import Machine, ModelSource
-from training.roles import LOGIT_ROWS
+from training.models import ADAPTER_FOLDER, MODEL_FOLDER, Machine, ModelSource
+from training.weightless import (
+    Lot,
+    critic_model,
+    critic_update,
+    decoding,
+    most_held,
+    policy_model,
+    policy_scoring,
+    policy_update,
+    reading_prompts,
+    reward_model,
+)
 
 FLOAT32 = 4
-ADAM_STATES = 2  # both moments, float32
-STATES_PER_LAYER, INNER_PER_LAYER = 8, 4  # vectors of the model's width, and of its inner one, kept for the gradients
-LOGIT_COPIES = 3  # logits, their log-softmax, and its gradient
-_CGROUP = Path("/sys/fs/cgroup")
+ADAM_STATES = 2  # both moments, float32 as what is trained
+# On the CPU the heap takes more than the tensors in it: what is freed leaves holes that other sizes do not fill. Of a
+# 135M model's step with glibc 2.36: 0.4 to 0.95 of its activations more (docs/performance.md). A GPU's blocks: no more.
+HEAP = {"cpu": 2.0}
+# What `generation.choose_tokens` holds for each logit at its last step: logits and probabilities (float32), their
+# double and its cumulative sum; of a cut distribution also the order (int64), the sum before and what is dropped.
+BYTES_PER_CHOICE, BYTES_PER_CUT_CHOICE = 4 + 4 + 8 + 8, 4 + 4 + 8 + 8 + 8 + 4 + 1
+# For models that can't be run without data, generously: vectors of the model's width and of its inner one that a layer
+# keeps for each token (Llama keeps 9 and 4, GPT-2 8 and 5), and copies of a response token's logits.
+STATES_PER_LAYER, INNER_PER_LAYER, LOGIT_COPIES = 12, 6, 4
 
 
-class Shape(NamedTuple):
-    """What of an architecture decides how much memory it takes."""
+class Numbers(NamedTuple):
+    """How many numbers a role has of its own: frozen ones, in the machine's precision, and trained ones, in float32."""
 
-    parameters: int
-    adapter: int  # parameters of one low-rank adapter on every linear layer
-    hidden: int
-    inner: int
-    layers: int
-    cached: int  # numbers that one token leaves in one layer's cache
-    vocabulary: int
+    frozen: int
+    trained: int
+
+
+class Work(NamedTuple):
+    """Bytes held for one micro-batch, and in generation for the cache and beside it. `rule`: why they are from a
+    rule of thumb; empty where they were found by running the models without data."""
+
+    micro_batch: int
+    cache: int
+    generating: int
+    rule: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,126 +72,152 @@ class Part:
     cache: int = 0
 
     @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations + self.cache
+    def fixed(self) -> int:
+        """What is held all the time, from the first step on."""
+        return self.weights + self.gradients + self.optimizer
 
 
-def shape_of(source: ModelSource, rank: int) -> Shape:
-    """Read from the model's configuration; no weight is loaded."""
-    config = AutoConfig.from_pretrained(source.place, trust_remote_code=False)
-    text = config.get_text_config()
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    head = model.get_output_embeddings()
-    adapter = sum(
-        rank * (each.weight.shape[0] + each.weight.shape[1])
-        for each in model.modules()
-        if each is not head and getattr(each, "weight", None) is not None and each.weight.dim() == 2
-        and not isinstance(each, torch.nn.Embedding)
-    )  # fmt: skip
-    heads = int(text.num_attention_heads)
-    width = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
-    groups = int(getattr(text, "num_key_value_heads", None) or heads)
-    inner = int(getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size)
-    return Shape(
-        parameters=sum(each.numel() for each in model.parameters()),
-        adapter=adapter,
-        hidden=int(text.hidden_size),
-        inner=inner,
-        layers=int(text.num_hidden_layers),
-        cached=2 * groups * width,
-        vocabulary=int(text.vocab_size),
-    )
+@dataclass(frozen=True)
+class Models:
+    """The roles without data. `reward`: its numbers, all float32. `is_shared`: one base with an adapter for each."""
+
+    policy: Any
+    critic: Any
+    reward: int
+    is_shared: bool
 
 
-def memory_plan(
-    config: PPOConfig, policy: Shape, reward: Shape, machine: Machine, prompt_tokens: int, *, is_shared: bool
+def find_models(
+    config: PPOConfig, machine: Machine, source: ModelSource, reward_folder: Path, *, is_shared: bool, shares_ids: bool
+) -> Models:
+    """The roles as `training.build_roles` would load them. `shares_ids`: the reward model reads the policy's tokens."""
+    policy, place = policy_model(config, source, machine), ModelSource("", str(reward_folder / MODEL_FOLDER), "")
+    if not is_shared:
+        critic = critic_model(config, place if shares_ids else source, machine)
+        return Models(policy, critic, sum(each.numel() for each in reward_model(place).parameters()), is_shared)
+    saved = json.loads((reward_folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
+    lora = LoraConfig(r=saved["r"], lora_alpha=saved["lora_alpha"], target_modules=saved["target_modules"])
+    critic = policy_model(config, source, machine, lora)
+    return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared)
+
+
+def numbers_of(model: Any) -> Numbers:
+    """A tensor with two names counts once."""
+    parameters = list(model.parameters())
+    trained = sum(each.numel() for each in parameters if each.requires_grad)
+    return Numbers(sum(each.numel() for each in parameters) - trained, trained)
+
+
+def plan(
+    config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot | None = None
+) -> tuple[list[Part], Work]:
+    """The table for prompts of these lengths. `lot`: another micro-batch than the largest that may come."""
+    work = work_of(config, models, machine, lengths, lot or largest_lot(config, lengths, config.minibatch_size))
+    policy, critic = numbers_of(models.policy), numbers_of(models.critic)
+    critic = Numbers(0 if models.is_shared else critic.frozen, critic.trained + _width(models.critic) + 1)
+    return memory_table(config, machine, policy, critic, models.reward, work), work
+
+
+def memory_table(
+    config: PPOConfig, machine: Machine, policy: Numbers, critic: Numbers, reward: int, work: Work
 ) -> list[Part]:
-    """The table: four roles, then what is added while one forward and backward pass, or generation, is at work.
+    """Four roles, then what is added while a micro-batch, or generation, is at work: never both.
 
-    prompt_tokens: of the longest prompt. is_shared: one base with an adapter for each role.
+    Policy and critic are updated one after the other, with the gradients of both there.
     """
-    frozen = machine.frozen_dtype.itemsize
-    is_lora = config.adapter == "lora"
-    base = policy.parameters * (frozen if is_lora else FLOAT32)
-    critic_base = 0 if is_shared else reward.parameters * (frozen if is_lora else FLOAT32)
-    reward_weights = reward.adapter * FLOAT32 if is_shared else reward.parameters * FLOAT32
-    longest = prompt_tokens + config.max_new_tokens
     return [
-        _trained("policy", base, policy.adapter if is_lora else policy.parameters, is_added=is_lora),
-        _trained("critic", critic_base, reward.adapter if is_lora else reward.parameters, is_added=is_lora),
-        Part("reward model", weights=reward_weights),
-        Part("reference", weights=0 if is_lora else base),
-        Part(
-            "at work",
-            activations=activations(config, policy, machine, longest),
-            cache=cache(config, policy, machine, prompt_tokens),
-        ),
+        _trained("policy", policy, machine),
+        _trained("critic", critic, machine),
+        Part("reward model", weights=reward * FLOAT32),
+        Part("reference", weights=policy.trained * FLOAT32 if config.adapter == "full" else 0),
+        Part("one micro-batch", activations=_in_heap(work.micro_batch, machine)),
+        Part("generation", activations=_in_heap(work.generating, machine), cache=work.cache),
     ]
 
 
-def peak(parts: list[Part]) -> int:
-    """The most at one time: activations and the cache are never there together."""
-    fixed = sum(part.weights + part.gradients + part.optimizer for part in parts)
-    return fixed + max(sum(part.activations for part in parts), sum(part.cache for part in parts))
+def peak(parts: Sequence[Part]) -> int:
+    """The most at one time."""
+    return sum(part.fixed for part in parts) + max(part.activations + part.cache for part in parts)
 
 
-def activations(config: PPOConfig, shape: Shape, machine: Machine, longest: int) -> int:
-    """What the backward pass of one micro-batch needs: states of each layer, and the logits of a piece."""
-    tokens = max(config.micro_batch_tokens, longest)
-    width = 2 if machine.is_bf16 else FLOAT32
-    per_token = shape.layers * (STATES_PER_LAYER * shape.hidden + INNER_PER_LAYER * shape.inner) * width
-    rows = min(LOGIT_ROWS, max(1, tokens // longest) * config.max_new_tokens)
-    return tokens * per_token + rows * shape.vocabulary * FLOAT32 * LOGIT_COPIES
+def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lot:
+    """The largest micro-batch that may come of so many responses to prompts of these lengths.
+
+    It is as full as the budget allows, or as a single text is that is longer; and as many response tokens are scored as
+    the shortest prompt leaves room for. The one place where a micro-batch's tokens are known.
+    """
+    shortest, longest = min(lengths) + config.max_new_tokens, max(lengths) + config.max_new_tokens
+    tokens = max(longest, min(config.micro_batch_tokens, responses * longest))
+    rows = math.ceil(tokens / longest)
+    scored = min(responses, max(1, config.micro_batch_tokens // shortest)) * config.max_new_tokens
+    return Lot(rows, math.ceil(tokens / rows), scored)
 
 
-def cache(config: PPOConfig, shape: Shape, machine: Machine, prompt_tokens: int) -> int:
-    """Keys and values of the sequences that are generated together."""
-    rows = min(config.batch_size, config.prompts_per_iteration) * config.responses_per_prompt
-    each = 2 if machine.is_bf16 else FLOAT32
-    return rows * (prompt_tokens + config.max_new_tokens) * shape.layers * shape.cached * each
-
-
-def available_memory(machine: Machine) -> int:
-    """Free memory on the run's device: the GPU's, or the machine's and its container's, whichever is less."""
-    if machine.device.type == "cuda":
-        return int(torch.cuda.mem_get_info(machine.device)[0])
-    free = [_free_of_machine()]
-    with_limit = _read_number(_CGROUP / "memory.max"), _read_number(_CGROUP / "memory.current")
-    if with_limit[0] is not None and with_limit[1] is not None:
-        free.append(max(0, with_limit[0] - with_limit[1]))
-    return min(free)
-
-
-def in_use(machine: Machine, *, peak: bool = False) -> int:
-    """Memory that this process holds on the run's device now, or its peak."""
-    if machine.device.type == "cuda":
-        count: Any = torch.cuda.max_memory_allocated if peak else torch.cuda.memory_allocated
-        return int(count(machine.device))
-    name = "VmHWM" if peak else "VmRSS"
+def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Work:
+    """What one micro-batch of training or scoring takes at most, and generation: at its beginning or at its end."""
+    prompts = min(config.batch_size, config.prompts_per_iteration)
+    rows = prompts * config.responses_per_prompt
+    length = max(lengths) + config.max_new_tokens - 1  # the last token is drawn, but never read
+    text = models.policy.config.get_text_config()
+    is_cut = config.top_k or config.top_p < 1
+    choosing = rows * int(text.vocab_size) * (BYTES_PER_CUT_CHOICE if is_cut else BYTES_PER_CHOICE)
+    of_rollout = largest_lot(config, lengths, config.responses_per_iteration)
     try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)
+        update = max(
+            most_held(models.policy, machine, policy_update(lot, machine)),
+            most_held(models.critic, machine, critic_update(lot, machine)),
+            most_held(models.policy, machine, policy_scoring(of_rollout, machine)),
+        )
+        sizes: list[int] = []
+        generating = max(
+            most_held(models.policy, machine, decoding(rows, length, machine, sizes)),
+            most_held(models.policy, machine, reading_prompts(prompts, max(lengths), machine)),
+        )
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        return Work(by_rule(text, lot), cache_by_rule(text, rows, length), choosing, reason)
+    return Work(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
 
 
-def _trained(name: str, weights: int, trained: int, *, is_added: bool) -> Part:
-    own = trained * FLOAT32
-    return Part(name, weights + (own if is_added else 0), gradients=own, optimizer=ADAM_STATES * own)
+def step_peak(models: Models, machine: Machine, parts: Sequence[Part], lot: Lot, *, is_by_rule: bool) -> int:
+    """The most at one time in a step that is one micro-batch: it has no gradients when it starts.
+
+    The critic comes first, its gradients stay, then the policy's come.
+    """
+    policy, critic, *_ = parts
+    kept = sum(part.weights + part.optimizer for part in parts)
+    if is_by_rule:
+        held = by_rule(models.policy.config.get_text_config(), lot)
+        return kept + policy.gradients + critic.gradients + _in_heap(held, machine)
+    of_critic = most_held(models.critic, machine, critic_update(lot, machine), has_gradients=False)
+    of_policy = most_held(models.policy, machine, policy_update(lot, machine), has_gradients=False)
+    return kept + max(_in_heap(of_critic, machine), critic.gradients + _in_heap(of_policy, machine))
 
 
-def _free_of_machine() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def by_rule(text: Any, lot: Lot) -> int:
+    """What a micro-batch takes, by a rule of thumb in float32."""
+    inner = int(getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size)
+    per_token = text.num_hidden_layers * (STATES_PER_LAYER * text.hidden_size + INNER_PER_LAYER * inner)
+    return int(lot.rows * lot.length * per_token + lot.scored * text.vocab_size * LOGIT_COPIES) * FLOAT32
 
 
-def _read_number(path: Path) -> int | None:
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def cache_by_rule(text: Any, rows: int, length: int) -> int:
+    """Keys and values in float32."""
+    heads = int(text.num_attention_heads)
+    width = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    groups = int(getattr(text, "num_key_value_heads", None) or heads)
+    return rows * length * int(text.num_hidden_layers) * 2 * groups * width * FLOAT32
+
+
+def _in_heap(held: int, machine: Machine) -> int:
+    return round(held * HEAP.get(machine.device.type, 1.0))
+
+
+def _trained(name: str, numbers: Numbers, machine: Machine) -> Part:
+    own = numbers.trained * FLOAT32
+    weights = numbers.frozen * machine.frozen_dtype.itemsize + own
+    return Part(name, weights, gradients=own, optimizer=ADAM_STATES * own)
+
+
+def _width(model: Any) -> int:
+    return int(model.config.get_text_config().hidden_size)

@@ -18,7 +18,8 @@ from training.build_roles import build_roles, shares_base
 from training.config import PPOConfig
 from training.encoding import Encoder, pack
 from training.learner import Learner
-from training.memory_plan import available_memory, in_use, memory_plan, peak, shape_of
+from training.machine_memory import available_memory, in_use, peak_in_use, reset_peak
+from training.memory_plan import Models, Part, Work, find_models, peak, plan, step_peak
 from training.models import Machine, ModelSource, context_of, find_model, load_encoder, longest_prompt, set_up_machine
 from training.models import versions as versions_of
 from training.ppo import check_first_ratio
@@ -28,6 +29,7 @@ from training.reporter import Reporter
 from training.roles import Roles, ScoredRow
 from training.rollout import PromptItem, Rollout
 from training.scorer import RewardInfo, read_reward_info
+from training.weightless import Lot
 
 MB = 1e6
 SAFE_SHARE = 0.9  # of the available memory that the predicted peak may take
@@ -77,6 +79,10 @@ class Preflight:
     encoder: Encoder
     info: RewardInfo
     prompts: list[PromptItem]
+    models: Models
+    parts: list[Part]
+    work: Work
+    before: int | None  # what the process held when nothing of the models was loaded
     roles: Roles
     learner: Learner
 
@@ -145,27 +151,31 @@ class Preflight:
         )
 
     def memory(self) -> str:
-        place = ModelSource("reward model", str(self.reporter.home.run_folder(self.reporter.run.reward_run_id or "")
-                                                / "model"), "")  # fmt: skip
-        rank = self.config.lora_rank
+        folder = self.reporter.home.run_folder(self.reporter.run.reward_run_id or "")
         is_shared = shares_base(self.config, self.info, self.source)
-        longest = max(len(prompt.ids) for prompt in self.prompts)
-        shapes = shape_of(self.source, rank), shape_of(place, rank)
-        parts = memory_plan(self.config, *shapes, self.machine, longest, is_shared=is_shared)
-        predicted, free = peak(parts), available_memory(self.machine)
-        table = [{name: size if name == "name" else size / MB for name, size in asdict(part).items()} for part in parts]
+        shares_ids = self.info.vocabulary_hash == self.encoder.vocabulary_hash
+        self.models = find_models(
+            self.config, self.machine, self.source, folder, is_shared=is_shared, shares_ids=shares_ids
+        )
+        lengths = [len(prompt.ids) for prompt in self.prompts]
+        self.parts, self.work = plan(self.config, self.models, self.machine, lengths)
+        predicted, free = peak(self.parts), available_memory(self.machine)
+        table = [
+            {name: size if name == "name" else size / MB for name, size in asdict(part).items()} for part in self.parts
+        ]
         self.report.memory = {"parts_mb": table, "predicted_mb": predicted / MB, "available_mb": free / MB}
         words = f"{predicted / MB:,.0f} MB at the peak by prediction, {free / MB:,.0f} MB are free"
+        if self.work.rule:
+            words += f"; activations and cache by a rule of thumb, as the model can't be tried: {self.work.rule}"
         if predicted > SAFE_SHARE * free:
             raise InvalidInput(f"{words}: {smaller(self.config)}")
         return words
 
     def reference(self) -> str:
-        before = in_use(self.machine)
+        self.before = in_use(self.machine)
         self.roles = build_roles(self.config, self.reporter, self.machine, self.source, self.encoder)
         share_prompts(self.config, self.reporter, self.roles, self.prompts, self.encoder)
         self.learner = make_learner(self.config, self.reporter, self.roles, self.encoder)
-        self.report.memory["loaded_mb"] = (in_use(self.machine) - before) / MB
         batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.eos_id]], self.encoder.pad_id)
         batch = batch.to(self.machine.device)
         with torch.no_grad():
@@ -179,9 +189,9 @@ class Preflight:
         rollout = worst_rollout(self)
         rows, mask = len(rollout.rows), rollout.batch.mask
         advantages = torch.where(mask, torch.linspace(-1, 1, mask.shape[1], device=mask.device), 0.0)
-        if self.machine.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.machine.device)
-        before, started = in_use(self.machine), time.perf_counter()
+        for optimizer in (self.learner.policy_optimizer, self.learner.critic_optimizer):
+            make_states(optimizer)
+        has_peak, started = reset_peak(self.machine), time.perf_counter()
         figures = update_minibatch(
             self.config, self.learner, rollout, advantages, rollout.old_values + advantages, torch.arange(rows),
             number=0, trains_policy=True,
@@ -191,16 +201,32 @@ class Preflight:
         spoilt = sorted(name for name, value in figures.items() if not math.isfinite(value))
         if spoilt:
             raise InvalidInput(f"{', '.join(spoilt)} is not a finite number; use precision=fp32 or another model")
-        measured = in_use(self.machine, peak=True) - before + self.report.memory["loaded_mb"] * MB
-        parts = self.report.memory["parts_mb"]
-        fixed = sum(each["weights"] + each["gradients"] + each["optimizer"] + each["activations"] for each in parts)
-        length = int(rollout.batch.attention.sum(1).max())
-        self.report.memory["measured_step_mb"], self.report.memory["predicted_step_mb"] = measured / MB, fixed
-        self.report.step = {"responses": rows, "tokens": float(rows * length), "seconds": seconds}
         return (
-            f"{rows} responses of {length} tokens with their prompts in {seconds:.2f} s; first ratio off by "
-            f"{figures[RATIO_DEVIATION]:.1g}; {fixed:,.0f} MB predicted, {measured / MB:,.0f} MB measured"
+            f"{rows} responses of {rollout.batch.ids.shape[1]} tokens with their prompts in {seconds:.2f} s; first "
+            f"ratio off by {figures[RATIO_DEVIATION]:.1g}; {self.compare(rollout, seconds, has_peak=has_peak)}"
         )
+
+    def compare(self, rollout: Rollout, seconds: float, *, has_peak: bool) -> str:
+        """The memory of the step: what was predicted for it, beside the most that was held since `before`."""
+        n, length = rollout.batch.ids.shape
+        lot = Lot(n, length, int(rollout.batch.mask.sum()))
+        top = peak_in_use(self.machine) if has_peak else None
+        predicted = step_peak(self.models, self.machine, self.parts, lot, is_by_rule=bool(self.work.rule)) / MB
+        self.report.step = {"responses": lot.rows, "tokens": float(lot.rows * lot.length), "seconds": seconds}
+        self.report.memory["predicted_step_mb"] = predicted
+        if top is None or self.before is None:
+            return f"{predicted:,.0f} MB predicted, not measured on this machine"
+        self.report.memory["measured_step_mb"] = measured = (top - self.before) / MB
+        return f"{predicted:,.0f} MB predicted, {measured:,.0f} MB measured"
+
+
+def make_states(optimizer: torch.optim.Optimizer) -> None:
+    """Let an optimizer make its states, as every step but the first finds them. Gradients of 0 change no weight."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def smaller(config: PPOConfig) -> str:
