@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def prompt_of(model: str, tokens: int) -> str:
     return text
 
 
-def check(arguments: argparse.Namespace, layout: str, folder: str, answers: Any) -> None:
-    """The whole check in this process; its report is put in `answers`."""
+def check(arguments: argparse.Namespace, layout: str, folder: str) -> dict[str, Any]:
+    """The whole check in this process: its report."""
     from ppo import REWARD, Quiet
 
     from training.config import PPOConfig
@@ -79,7 +80,7 @@ def check(arguments: argparse.Namespace, layout: str, folder: str, answers: Any)
         prompts_file=str(Path(folder) / "prompts.jsonl"),
     )  # fmt: skip
     report = Preflight(config, Reporter(Path(folder))).look()  # type: ignore[arg-type]
-    answers.put({"layout": layout, "checks": report.checks, "memory": report.memory, "step": report.step})
+    return {"layout": layout, "checks": report.checks, "memory": report.memory, "step": report.step}
 
 
 def main() -> None:
@@ -94,11 +95,8 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         for layout in LAYOUTS:
-            answers = context.Queue()
-            process = context.Process(target=check, args=(arguments, layout, folder, answers))
-            process.start()
-            found = answers.get()
-            process.join()
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                found = pool.submit(check, arguments, layout, folder).result()
             if arguments.json:
                 print(json.dumps(found))
                 continue

@@ -132,7 +132,7 @@ def test_logits_in_pieces_are_held_one_at_a_time(rig: Rig, monkeypatch: pytest.M
         most = allocated(lambda: torch.autograd.backward(parts.roles.policy.token_scores(batch).logprobs.sum()))
         assert most <= predicted <= MOST * most
         found.append(predicted)
-    assert found[0] < found[1]
+    assert found[1] - found[0] > 2.2 * 12 * 40 * 264 * 4  # of the three copies of all logits
     rig.finish(parts.reporter.run)
 
 
