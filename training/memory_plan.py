@@ -144,13 +144,17 @@ def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lo
     """The largest micro-batch that may come of so many responses to prompts of these lengths.
 
     It is as full as the budget allows, or as a single text is that is longer; and as many response tokens are scored as
-    the shortest prompt leaves room for. The one place where a micro-batch's tokens are known.
+    the shortest prompt leaves room for. Several responses to a prompt are taken to share it: a row each takes no more.
+    The one place where a micro-batch's tokens are known.
     """
-    shortest, longest = min(lengths) + config.max_new_tokens, max(lengths) + config.max_new_tokens
-    tokens = max(longest, min(config.micro_batch_tokens, responses * longest))
+    size, budget = config.max_new_tokens, config.micro_batch_tokens
+    together = config.responses_per_prompt if config.share_prompts else 1
+    longest = max(max(lengths) + size, min(budget, max(lengths) + together * size))
+    tokens = max(longest, min(budget, math.ceil(responses / together) * longest))
     rows = math.ceil(tokens / longest)
-    scored = min(responses, max(1, config.micro_batch_tokens // shortest)) * config.max_new_tokens
-    return Lot(rows, math.ceil(tokens / rows), scored)
+    fitting = budget // (min(lengths) + together * size) * together or (budget - min(lengths)) // size
+    scored = min(responses, max(1, fitting)) * size
+    return Lot(rows, math.ceil(tokens / rows), scored, is_shared=together > 1)
 
 
 def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Work:

@@ -208,11 +208,10 @@ class Preflight:
 
     def compare(self, rollout: Rollout, seconds: float, *, has_peak: bool) -> str:
         """The memory of the step: what was predicted for it, beside the most that was held since `before`."""
-        n, length = rollout.batch.ids.shape
-        lot = Lot(n, length, int(rollout.batch.mask.sum()))
+        lot = Lot.of(rollout.batch, is_shared=self.roles.shares_prompts)
         top = peak_in_use(self.machine) if has_peak else None
         predicted = step_peak(self.models, self.machine, self.parts, lot, is_by_rule=bool(self.work.rule)) / MB
-        self.report.step = {"responses": lot.rows, "tokens": float(lot.rows * lot.length), "seconds": seconds}
+        self.report.step = {"responses": len(rollout.rows), "tokens": float(lot.rows * lot.length), "seconds": seconds}
         self.report.memory["predicted_step_mb"] = predicted
         if top is None or self.before is None:
             return f"{predicted:,.0f} MB predicted, not measured on this machine"
@@ -246,7 +245,8 @@ def worst_rollout(flight: Preflight) -> Rollout:
     ids, size = longest.ids, config.max_new_tokens
     response = (ids * (size // len(ids) + 1))[:size]
     together = config.responses_per_prompt if roles.shares_prompts else 1
-    n = max(1, min(config.minibatch_size, config.micro_batch_tokens // (len(ids) + together * size) * together))
+    fitting = config.micro_batch_tokens // (len(ids) + together * size) * together
+    n = max(1, min(config.minibatch_size, fitting or (config.micro_batch_tokens - len(ids)) // size))
     prompts = [[*ids[place // together :], *ids[: place // together]] for place in range(n)]  # shared as in a rollout
     text = flight.encoder.decode(response)
     rows = [ScoredRow(longest.messages, prompt, response, text, longest.facts) for prompt in prompts]

@@ -22,28 +22,49 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from training.config import PPOConfig
+from training.encoding import Sequences
 from training.generation import cache_of, cache_word
 from training.hf import lora_config
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, ModelSource, backbone
+from training.packing import Packed, rows_of_batch
 from training.roles import LOGIT_ROWS
 
 _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # of models whose head is not plain
 
 
 class Lot(NamedTuple):
-    """One micro-batch: rows, tokens of each row, and response tokens in all, whose logits are computed."""
+    """One micro-batch: rows, tokens of each row, and response tokens in all, whose logits are computed.
+
+    is_shared: rows hold several responses each, so they need a mask of blocks.
+    """
 
     rows: int
     length: int
     scored: int
+    is_shared: bool = False
+
+    @classmethod
+    def of(cls, batch: Sequences, *, is_shared: bool) -> Lot:
+        """What a batch takes, with a row for each prompt or for each response."""
+        rows = rows_of_batch(batch) if is_shared else []
+        (n, length), scored = batch.ids.shape, int(batch.mask.sum())
+        if 0 < len(rows) < n:
+            return cls(len(rows), max(row.n_tokens for row in rows), scored, is_shared=True)
+        return cls(n, length, scored)
 
     def ids(self, device: torch.device) -> Tensor:
         return torch.zeros(self.rows, self.length, dtype=torch.long, device=device)
 
     def before(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Row and place of what predicts each response token; only their number matters here."""
-        return (torch.zeros(self.scored, dtype=torch.long, device=device),) * 2
+        row, place = (torch.zeros(self.scored, dtype=torch.long, device=device) for _ in range(2))
+        return row, place
+
+    def spread_out(self, values: Tensor) -> Tensor:
+        """Values of the response tokens at their places among the padding, of which there is none here."""
+        mask = torch.ones(self.scored, dtype=torch.bool, device=values.device)
+        return torch.zeros_like(values).masked_scatter(mask, values)
 
 
 class Held(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -108,7 +129,7 @@ def policy_update(lot: Lot, machine: Machine) -> Callable[[Any, Held], None]:
     """Forward and backward pass of the policy on a micro-batch, as `roles.Policy` does them."""
 
     def work(model: Any, _held: Held) -> None:
-        torch.autograd.backward(_logprobs(model, lot, machine, with_entropy=False).sum())
+        torch.autograd.backward(lot.spread_out(_logprobs(model, lot, machine, with_entropy=False)).sum())
 
     return work
 
@@ -129,7 +150,8 @@ def critic_update(lot: Lot, machine: Machine) -> Callable[[Any, Held], None]:
     def work(model: Any, _held: Held) -> None:
         states = _hidden(model, lot, machine)[lot.before(machine.device)]
         head = torch.empty(1, states.shape[1], device=machine.device, requires_grad=True)
-        torch.autograd.backward(nn.functional.linear(states.float(), head).sum())
+        values = nn.functional.linear(states.float(), head).squeeze(-1)
+        torch.autograd.backward(lot.spread_out(values).sum())
 
     return work
 
@@ -196,8 +218,12 @@ def _config(source: ModelSource) -> Any:
 
 
 def _hidden(model: Any, lot: Lot, machine: Machine) -> Tensor:
+    ids, words = lot.ids(machine.device), {}
+    if lot.is_shared:
+        packed = Packed(ids, torch.zeros_like(ids), torch.zeros_like(ids), *lot.before(machine.device))
+        words = {"position_ids": packed.positions, "attention_mask": packed.mask()}
     with machine.autocast():
-        states: Tensor = backbone(model)(input_ids=lot.ids(machine.device), use_cache=False).last_hidden_state
+        states: Tensor = backbone(model)(input_ids=ids, use_cache=False, **words).last_hidden_state
     return states
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from factories import skip
 from rig import LAYOUTS, Parts, Rig
 from torch import Tensor
 
@@ -40,6 +42,7 @@ from training.weightless import Lot, critic_update, most_held, policy_update
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out")
 CPU = Machine(torch.device("cpu"), False)
 MOST = 1.3  # a prediction is never below what was measured, and at most so many times as much
+LEAST_SHARED = 0.98  # with a mask of blocks, which kernels copy for themselves, it may be so much below
 N, PROMPT, RESPONSE = 6, 40, 20
 
 
@@ -100,12 +103,18 @@ def give_gradients(parts: Parts) -> None:
         each.grad = torch.zeros_like(each)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(("layout", "family"), [*((each, "llama") for each in LAYOUTS), ("full", "gpt2"),
-                                                ("lora", "gpt2"), ("full", "qwen2")])  # fmt: skip
-def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, rig: Rig) -> None:
+@pytest.mark.parametrize("is_shared", [False, True], ids=["a row each", "shared"])
+@pytest.mark.parametrize(
+    ("layout", "family", "precision"),
+    [("shared", "llama", "fp32"), ("shared", "llama", "bf16"), ("lora", "llama", "fp32"), ("full", "gpt2", "fp32"),
+     ("lora", "gpt2", "bf16"), ("full", "qwen2", "fp32")],
+)  # fmt: skip
+def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_shared: bool, rig: Rig) -> None:
     parts = rig.parts(layout, family, precision=precision)
     models, batch = models_of(rig, parts), batch_of()
+    parts.roles.share_prompts(wanted=is_shared)
+    lot = Lot.of(batch, is_shared=is_shared)
+    assert lot == (Lot(1, PROMPT + N * RESPONSE, N * RESPONSE, True) if is_shared else lot_of(batch))
     give_gradients(parts)
     policy, critic = parts.roles.policy, parts.roles.critic
     for model, run, work in (
@@ -113,10 +122,11 @@ def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, rig:
         (models.critic, lambda: critic.values(batch), critic_update),
     ):
         real = policy.language_model if model is models.policy else critic.trunk.model
-        predicted = most_held(model, parts.machine, work(lot_of(batch), parts.machine))
+        predicted = most_held(model, parts.machine, work(lot, parts.machine))
         kept = kept_for_backward(run, list(real.parameters()))
         most = allocated(lambda run=run: torch.autograd.backward(run().sum()))
-        assert kept <= most <= predicted <= MOST * most
+        assert 0.99 * kept <= most
+        assert (LEAST_SHARED if is_shared else 1) * most <= predicted <= MOST * most
     rig.finish(parts.reporter.run)
 
 
@@ -136,8 +146,7 @@ def test_logits_in_pieces_are_held_one_at_a_time(rig: Rig, monkeypatch: pytest.M
     rig.finish(parts.reporter.run)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("layout", "precision"), [*((each, "fp32") for each in LAYOUTS), ("shared", "bf16")])
 def test_weights_gradients_and_optimizer_to_the_byte_after_a_step(
     layout: str, precision: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +190,10 @@ def weights_of(parts: Parts) -> dict[int, int]:
     return {each.data_ptr(): each.nbytes() for each in storages}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(("family", "layout"), [("llama", "full"), ("llama", "shared"), ("gpt2", "full")])
+@pytest.mark.parametrize(
+    ("family", "layout", "precision"),
+    [("llama", "full", "fp32"), ("llama", "shared", "bf16"), ("gpt2", "full", "fp32")],
+)
 def test_the_cache_to_the_byte_after_generation(
     family: str, layout: str, precision: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +227,12 @@ def test_the_largest_micro_batch() -> None:
     assert largest_lot(config, [30], 2) == Lot(2, 40, 20)  # no more responses than there are
     assert largest_lot(config, [15, 30], 8) == Lot(3, 34, 40)  # four with the shorter prompt
     assert largest_lot(config, [200], 8) == Lot(1, 210, 10)  # longer than the budget by itself
+    three = replace(config, responses_per_prompt=3)
+    assert largest_lot(three, [30], 24) == Lot(2, 50, 30, True)  # of rows of at most 60, of which one is whole
+    assert largest_lot(three, [15, 30], 24) == Lot(2, 50, 60, True)  # two prompts of the shorter kind
+    assert largest_lot(three, [75], 24) == Lot(1, 100, 20, True)  # two of three responses to a prompt fit
+    assert largest_lot(three, [95], 24) == Lot(1, 105, 10, True)
+    assert largest_lot(replace(three, share_prompts=False), [30], 24) == Lot(3, 34, 20)
 
 
 def test_the_table_by_hand() -> None:
@@ -262,7 +279,7 @@ def test_the_peak_of_this_process_starts_again() -> None:
     size = 200_000_000
     torch.ones(2 * size // 4)
     if not reset_peak(CPU):
-        pytest.skip("this machine does not let a process reset its peak")
+        skip("this machine does not let a process reset its peak")
     before = peak_in_use(CPU)
     torch.ones(size // 4)
     top = peak_in_use(CPU)
