@@ -18,6 +18,7 @@ no_penalty   the same without the KL penalty; `best` is the highest gold on the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -231,7 +232,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.out or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        found = measure(given, folder / "home")
+        with contextlib.redirect_stdout(sys.stderr):  # what the trainers print
+            found = measure(given, folder / "home")
         if given.out:
             (folder / "learning.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
             draw(found["rows"], folder / "learning.png")

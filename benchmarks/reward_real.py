@@ -13,6 +13,7 @@ All three become one project; the split is by prompt text. `peer` is length alon
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -253,7 +254,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.threads:
         torch.set_num_threads(given.threads)
-    found = measure(given)
+    with contextlib.redirect_stdout(sys.stderr):  # what the trainers print
+        found = measure(given)
     if given.json:
         print(json.dumps(found))
         return

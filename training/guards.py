@@ -15,6 +15,7 @@ COLLAPSED_ENTROPY = 0.3  # of the first iteration's
 AT_THE_CAP = 0.95  # of max_new_tokens, as the mean length
 FEW_END = 0.1  # of the share that ended in the first iteration
 FALLING_FOR = 3  # evaluations in a row
+OVER_OPTIMISED = "over_optimised"
 
 
 class Alarm(NamedTuple):
@@ -60,16 +61,16 @@ def alarms(
         )
     found += _length_alarms(config, first, length, now["response/ended_share"])
     if is_over_optimised(evaluations):
-        found.append(
-            Alarm(
-                "over_optimised",
-                f"on held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure "
-                f"fell: {evaluations[-1]['score']:.3f} and {evaluations[-1]['second']:.3f} now",
-                "compare the samples with those of the best checkpoint; rank its responses, train the reward model "
-                "again, or raise kl_coef",
-            )
-        )
+        found.append(_over_optimised(evaluations))
     return found
+
+
+def look_at_evaluations(watch: Watch) -> list[Alarm]:
+    """The alarm that goes on with the last evaluation, after which no iteration comes."""
+    if not is_over_optimised(watch.evaluations) or OVER_OPTIMISED in watch.raised:
+        return []
+    watch.raised = [*watch.raised, OVER_OPTIMISED]
+    return [_over_optimised(watch.evaluations)]
 
 
 def is_over_optimised(evaluations: list[dict[str, float]]) -> bool:
@@ -78,6 +79,16 @@ def is_over_optimised(evaluations: list[dict[str, float]]) -> bool:
     if len(last) <= FALLING_FOR or "second" not in last[0]:
         return False
     return all(b["score"] > a["score"] and b["second"] < a["second"] for a, b in pairwise(last))
+
+
+def _over_optimised(evaluations: list[dict[str, float]]) -> Alarm:
+    return Alarm(
+        OVER_OPTIMISED,
+        f"on held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure fell: "
+        f"{evaluations[-1]['score']:.3f} and {evaluations[-1]['second']:.3f} now",
+        "compare the samples with those of the best checkpoint; rank its responses, train the reward model again, or "
+        "raise kl_coef",
+    )
 
 
 def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, ended: float) -> list[Alarm]:

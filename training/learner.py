@@ -20,6 +20,7 @@ from training.checkpoint import (
 from training.maths.spread import RunningSpread
 from training.reporter import Reporter
 from training.roles import Roles
+from training.unfinished import Unfinished, read_unfinished
 
 
 @dataclass
@@ -46,15 +47,18 @@ class Learner:
     score_spread: RunningSpread = field(default_factory=RunningSpread)  # of all scores so far
     iteration: int = 0  # how many are done
     watch: Watch = field(default_factory=Watch)
+    unfinished: Unfinished | None = None  # an update that was stopped on the way
     best_of: list[tuple[list[int], list[int]]] = field(default_factory=list)  # prompt and best response, for PPO-ptx
 
 
 def save(learner: Learner, reporter: Reporter) -> None:
-    """A checkpoint between two iterations: both models, both optimizers, what adapts, the random states."""
+    """A checkpoint between two optimizer steps: both models, both optimizers, what adapts, the random states, and the
+    update that they are in the middle of, if they are."""
     roles = learner.roles
     policy_state, policy_values = pack_optimizer(learner.policy_optimizer)
     critic_state, critic_values = pack_optimizer(learner.critic_optimizer)
     random_state, random_values = pack_random_state()
+    unfinished = learner.unfinished
     state = State(
         step=learner.iteration,
         tensors={
@@ -63,6 +67,7 @@ def save(learner: Learner, reporter: Reporter) -> None:
             "policy_optimizer": policy_state,
             "critic_optimizer": critic_state,
             "random": random_state,
+            **({} if unfinished is None else {"unfinished": unfinished.tensors()}),
         },
         values={
             "policy_optimizer": policy_values,
@@ -71,6 +76,8 @@ def save(learner: Learner, reporter: Reporter) -> None:
             "kl_coef": learner.kl_coef,
             "update_kl_coef": learner.update_kl_coef,
             "score_spread": list(learner.score_spread),
+            "score_scale": learner.score_scale,
+            "unfinished": None if unfinished is None else unfinished.values(),
             "watch": vars(learner.watch),
         },
     )
@@ -93,17 +100,18 @@ def resume(learner: Learner, reporter: Reporter) -> None:
         unpack_optimizer(optimizer, state.tensors[f"{name}_optimizer"], state.values[f"{name}_optimizer"])
     unpack_random_state(state.tensors["random"], state.values["random"])
     adapted = restore_numbers(learner, state.values)
+    if state.values.get("unfinished") is not None:
+        device = learner.roles.policy.trunk.machine.device
+        learner.unfinished = read_unfinished(state.tensors["unfinished"], state.values["unfinished"], device)
     learner.iteration = state.step
     reporter.resumed_from(state.step, [*sorted(state.tensors), *adapted, "iteration"])
 
 
 def restore_numbers(learner: Learner, values: dict[str, Any]) -> list[str]:
-    """Take over the numbers that adapt; return their names. Checkpoints of earlier versions have only the first."""
-    learner.kl_coef = values["kl_coef"]
-    if "watch" not in values:
-        return ["kl_coef"]
+    """Take over the numbers that adapt; return their names."""
+    learner.kl_coef, learner.score_scale = values["kl_coef"], values["score_scale"]
     learner.update_kl_coef = values["update_kl_coef"]
     n, mean, squares = values["score_spread"]
     learner.score_spread = RunningSpread(int(n), mean, squares)
     learner.watch = Watch(**values["watch"])
-    return ["kl_coef", "update_kl_coef", "score_spread", "watch"]
+    return ["kl_coef", "update_kl_coef", "score_scale", "score_spread", "watch"]

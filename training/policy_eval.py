@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from data.errors import InvalidInput
 from data.records import Split
 from data.rollouts import HELD_OUT, write_rollout
@@ -19,7 +22,7 @@ from training.models import Machine, longest_prompt, write_json
 from training.ppo_update import Metrics
 from training.reporter import Reporter
 from training.roles import RewardModel
-from training.rollout import PromptItem, Rollout, sample_rollout
+from training.rollout import PromptItem, Rollout, micro_batches, sample_rollout
 from training.save_roles import save_policy
 from training.token_rows import Credit, token_rows
 
@@ -65,12 +68,18 @@ class Evaluation:
 
     def second_figure(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
         """What a reward model says that PPO does not see; else, of an ensemble, the score less the heads' spread."""
+        found: list[Tensor] = []
+        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
+            self.reporter.raise_if_stopping()
+            rows = [rollout.rows[place] for place in index.tolist()]
+            figure = self.second.score(rows) if self.second else learner.roles.reward_model.spread(rows)
+            if figure is None:
+                return {}
+            found.append(figure)
+        mean = torch.cat(found).mean().item()
         if self.second is not None:
-            return {"held_out/second_score_mean": self.second.score(rollout.rows).mean().item()}
-        spread = learner.roles.reward_model.spread(rollout.rows)
-        if spread is None:
-            return {}
-        return {"held_out/spread_mean": spread.mean().item(), "held_out/sure_score_mean": score - spread.mean().item()}
+            return {"held_out/second_score_mean": mean}
+        return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
 
     def record(self, learner: Learner, rollout: Rollout) -> None:
         """Keep the responses token by token."""

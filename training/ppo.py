@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -17,7 +18,7 @@ from data.errors import WorkFailed
 from data.rollouts import TRAIN, write_rollout
 from training.config import PPOConfig
 from training.encoding import Encoder
-from training.guards import Alarm, look
+from training.guards import Alarm, look, look_at_evaluations
 from training.learner import Learner, save
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate
@@ -25,14 +26,17 @@ from training.maths.masked import masked_mean, whiten
 from training.models import Machine
 from training.policy_eval import Evaluation
 from training.ppo_figures import mean_of_steps, rollout_metrics, samples
-from training.ppo_update import RATIO_DEVIATION, Metrics, update_minibatch
+from training.ppo_update import RATIO_DEVIATION, Metrics
 from training.reporter import Cancelled, Reporter
 from training.rollout import PromptItem, Rollout, logprobs_after, sample_rollout
+from training.seams import Seams
 from training.token_rows import Credit, token_rows
+from training.unfinished import Unfinished
 
 MAX_FIRST_DEVIATION = 1e-3  # of the ratio from 1 in the first minibatch; bf16 rounds, see below
 MAX_FIRST_DEVIATION_BF16 = 0.05
 ADAM_BETAS, ADAM_EPS = (0.9, 0.95), 1e-5
+OURS = Seams()
 
 
 def train(
@@ -43,6 +47,7 @@ def train(
     machine: Machine,
     reporter: Reporter,
     evaluation: Evaluation | None = None,
+    seams: Seams = OURS,
 ) -> None:
     """Train the policy. For each iteration:
 
@@ -51,54 +56,56 @@ def train(
     3. record log-probabilities and values    7. adapt the weights of the KL
     4. rewards: score minus KL penalty        8. report, look for trouble, checkpoint, stop if asked
 
-    `evaluation` measures the policy on held-out prompts before some iterations and after the last. Raises Cancelled
-    when asked to stop, with a checkpoint; WorkFailed if the first ratio is not 1, or at an alarm that stops the run.
+    `evaluation` measures the policy on held-out prompts before some iterations and after the last. `seams`: what
+    another engine may stand in for. Raises Cancelled when asked to stop, with a checkpoint; WorkFailed if the first
+    ratio is not 1, or at an alarm that stops the run.
     """
-    roles = learner.roles
+    roles, check = learner.roles, reporter.raise_if_stopping
     for iteration in range(learner.iteration, config.iterations):
-        # 1-3. Nothing is changed yet: whoever asks to stop now loses only this rollout.
-        chosen = prompts_of_iteration(prompts, config, iteration)
-        try:
-            evaluate_if_due(evaluation, learner, reporter)
-            rollout = sample_rollout(
-                roles, chosen, config, encoder, machine, iteration, check=reporter.raise_if_stopping
-            )
-        except Cancelled:
-            save(learner, reporter)
-            raise
-        mask = rollout.batch.mask
+        work = learner.unfinished
+        if work is None:
+            # 1-3. Nothing is changed yet: whoever asks to stop now loses only this rollout.
+            chosen = prompts_of_iteration(prompts, config, iteration)
+            with saved_if_cancelled(learner, reporter):
+                evaluate_if_due(evaluation, learner, reporter)
+                rollout = sample_rollout(roles, chosen, config, encoder, machine, iteration, check, seams.generate)
+            mask = rollout.batch.mask
 
-        # 4. The KL is in the reward of each token, the score at the last one.
-        scores = final_scores(rollout, config, scale_of_scores(config, learner, rollout))
-        kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
-        penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
-        rewards = token_rewards(scores, kl, mask, penalty)
+            # 4. The KL is in the reward of each token, the score at the last one.
+            scores = final_scores(rollout, config, scale_of_scores(config, learner, rollout))
+            kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
+            penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
+            rewards = token_rewards(scores, kl, mask, penalty)
 
-        # 5. What stands in padding never leaks in.
-        if iteration == 0:
-            rollout = with_centred_critic(learner, rollout, scores)
-        advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
-        advantages = whiten(advantages, mask)
+            # 5. What stands in padding never leaks in.
+            if iteration == 0:
+                rollout = with_centred_critic(learner, rollout, scores)
+            advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
+            advantages = whiten(advantages, mask)
+            work = Unfinished(rollout, Credit(scores, kl, rewards, advantages, returns))
 
         # 6. The critic may start first; its values decide what counts as better than expected.
-        started = time.perf_counter()
-        trains_policy = iteration >= config.critic_warmup
-        steps: list[Metrics] = []
-        for epoch in range(config.ppo_epochs):
-            for index in minibatches(config, iteration, epoch, len(rollout.rows)):
-                learnt = (rollout, advantages, returns, index)
-                steps.append(update_minibatch(config, learner, *learnt, number=len(steps), trains_policy=trains_policy))
+        rollout, credit, steps = work.rollout, work.credit, work.steps
+        started, before = time.perf_counter(), rollout.seconds.get("update", 0.0)
+        trains_policy, learner.unfinished = iteration >= config.critic_warmup, work
+        with saved_if_cancelled(learner, reporter):
+            for index in minibatches_to_do(config, iteration, work):
+                learnt = (rollout, credit.advantages, credit.returns, index)
+                steps.append(
+                    seams.update(config, learner, *learnt, number=len(steps), trains_policy=trains_policy, check=check)
+                )
+                rollout.seconds["update"] = before + time.perf_counter() - started
                 if len(steps) == 1 and trains_policy:
                     check_first_ratio(steps[0][RATIO_DEVIATION], machine)
-            if config.max_update_kl is not None and steps[-1].get("policy/approx_kl", 0) > config.max_update_kl:
-                reporter.event("update_stopped_early", iteration=iteration, **{"kl": steps[-1]["policy/approx_kl"]})
-                break
-        learner.iteration = iteration + 1
-        rollout.seconds["update"] = time.perf_counter() - started
+                if has_gone_too_far(config, steps):
+                    reporter.event("update_stopped_early", iteration=iteration, kl=steps[-1]["policy/approx_kl"])
+                    break
 
-        # 7. Towards the targets: by the mean KL per response to the reference, per token to the policy of before.
-        credit, used_kl_coef = Credit(scores, kl, rewards, advantages, returns), learner.kl_coef
-        metrics = mean_of_steps(steps) | adapt_weights(config, learner, rollout, kl, trains_policy=trains_policy)
+            # 7. Towards the targets: by the mean KL per response to the reference, per token to the policy of before.
+            used_kl_coef = learner.kl_coef
+            metrics = mean_of_steps(steps)
+            metrics |= adapt_weights(config, learner, work, trains_policy=trains_policy, check=check)
+        learner.iteration, learner.unfinished = iteration + 1, None
 
         # 8. One transaction; a number that is not finite stops the run before it can spoil a checkpoint.
         if trains_policy:
@@ -107,8 +114,15 @@ def train(
         record_tokens(config, learner, rollout, credit, encoder, reporter, used_kl_coef)
         reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, credit, config.sample_rows))
         end_iteration(config, learner, look(config, learner.watch, metrics), reporter)
-    try:
+    with saved_if_cancelled(learner, reporter):
         evaluate_if_due(evaluation, learner, reporter)
+
+
+@contextmanager
+def saved_if_cancelled(learner: Learner, reporter: Reporter) -> Iterator[None]:
+    """Write a checkpoint where somebody asks to stop, with the update that is unfinished."""
+    try:
+        yield
     except Cancelled:
         save(learner, reporter)
         raise
@@ -121,8 +135,11 @@ def evaluate_if_due(evaluation: Evaluation | None, learner: Learner, reporter: R
     done = learner.watch.evaluations
     if done and done[-1]["iteration"] == learner.iteration:
         return
-    figures = evaluation.measure(learner)
-    reporter.step(learner.iteration, evaluation.config.iterations, figures)
+    config, figures = evaluation.config, evaluation.measure(learner)
+    reporter.step(learner.iteration, config.iterations, figures)
+    if learner.iteration == config.iterations:  # no iteration follows that would look at it
+        for alarm in look_at_evaluations(learner.watch):
+            reporter.event(alarm.kind, iteration=learner.iteration, seen=alarm.seen, advice=alarm.advice)
 
 
 def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[Alarm], reporter: Reporter) -> None:
@@ -141,21 +158,24 @@ def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[Alarm], 
         reporter.raise_if_stopping()
 
 
-def adapt_weights(config: PPOConfig, learner: Learner, rollout: Rollout, kl: Tensor, *, trains_policy: bool) -> Metrics:
+def adapt_weights(
+    config: PPOConfig, learner: Learner, work: Unfinished, *, trains_policy: bool, check: Callable[[], None]
+) -> Metrics:
     """Move the weight of the KL to the reference, and that of KL(old, new) where the surrogate has it; return what
-    was measured and used for the second (Schulman et al. 2017, section 4)."""
+    was measured and used for the second (Schulman et al. 2017, section 4). `check` may raise before anything moves."""
+    rollout, figures = work.rollout, Metrics()
+    if config.surrogate == "penalty" and trains_policy:
+        every = torch.arange(len(rollout.rows))
+        new = logprobs_after(learner.roles, rollout, every, config.micro_batch_tokens, check)
+        log_ratio = new - rollout.old_logprobs
+        moved = masked_mean(torch.expm1(log_ratio) - log_ratio, rollout.batch.mask).item()
+        used = learner.update_kl_coef
+        learner.update_kl_coef = adapted_update_kl_coef(used, moved, config.update_kl_target)
+        figures = {"policy/update_kl": moved, "policy/update_kl_coef": used}
     if config.kl_target is not None:
-        learner.kl_coef = adapted_kl_coef(
-            learner.kl_coef, float(kl.sum(1).mean()), config.kl_target, len(rollout.rows), config.kl_horizon
-        )
-    if config.surrogate == "clip" or not trains_policy:
-        return {}
-    new = logprobs_after(learner.roles, rollout, torch.arange(len(rollout.rows)), config.micro_batch_tokens)
-    log_ratio = new - rollout.old_logprobs
-    moved = masked_mean(torch.expm1(log_ratio) - log_ratio, rollout.batch.mask).item()
-    used = learner.update_kl_coef
-    learner.update_kl_coef = adapted_update_kl_coef(used, moved, config.update_kl_target)
-    return {"policy/update_kl": moved, "policy/update_kl_coef": used}
+        kl = float(work.credit.kl.sum(1).mean())
+        learner.kl_coef = adapted_kl_coef(learner.kl_coef, kl, config.kl_target, len(rollout.rows), config.kl_horizon)
+    return figures
 
 
 def record_tokens(
@@ -216,6 +236,24 @@ def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, itera
             orders[turn] = torch.randperm(len(prompts), generator=generator).tolist()
         chosen.append(prompts[orders[turn][place]])
     return chosen
+
+
+def minibatches_to_do(config: PPOConfig, iteration: int, work: Unfinished) -> Iterator[Tensor]:
+    """The minibatches of a rollout that are not done yet, pass by pass."""
+    n_done = len(work.steps)
+    if has_gone_too_far(config, work.steps):
+        return
+    for epoch in range(config.ppo_epochs):
+        for place, index in enumerate(minibatches(config, iteration, epoch, len(work.rollout.rows))):
+            if epoch * config.minibatches + place >= n_done:
+                yield index
+
+
+def has_gone_too_far(config: PPOConfig, steps: Sequence[Metrics]) -> bool:
+    """Whether KL(old, new) is beyond its limit at the end of a pass."""
+    if config.max_update_kl is None or not steps or len(steps) % config.minibatches:
+        return False
+    return steps[-1].get("policy/approx_kl", 0.0) > config.max_update_kl
 
 
 def minibatches(config: PPOConfig, iteration: int, epoch: int, n_rows: int) -> Iterator[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +30,13 @@ def update_minibatch(
     *,
     number: int,
     trains_policy: bool,
+    check: Callable[[], None] = lambda: None,
 ) -> Metrics:
     """One optimizer step of the critic and, where asked, of the policy, on the rows in `index`.
 
     Losses are sums under weights made for the whole minibatch, so cutting it into micro-batches changes nothing.
-    `number`: which step of the iteration it is.
+    `number`: which step of the iteration it is. `check` is called before each micro-batch and may raise to stop; no
+    weight has changed then.
     """
     mask = rollout.batch.mask
     policy_weights, value_weights = torch.zeros(mask.shape).to(advantages), torch.zeros(mask.shape).to(advantages)
@@ -45,12 +48,14 @@ def update_minibatch(
     roles = learner.roles
     lots = list(micro_batches(rollout.batch, config.micro_batch_tokens, index, is_shared=roles.shares_prompts))
     for lot in lots:
+        check()
         backward_critic(config, learner, rollout, returns, value_weights, lot, totals)
     if trains_policy:
         for lot in lots:
+            check()
             backward_policy(config, learner, rollout, advantages, policy_weights, lot, totals)
         if config.ptx_coef:
-            totals["ptx/loss"] = backward_ptx(config, learner, len(index), number)
+            totals["ptx/loss"] = backward_ptx(config, learner, len(index), number, check)
         totals["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
     totals["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
     return totals
@@ -118,7 +123,9 @@ def backward_critic(
     totals["value/clip_fraction"] += clipped.item()
 
 
-def backward_ptx(config: PPOConfig, learner: Learner, n: int, number: int) -> float:
+def backward_ptx(
+    config: PPOConfig, learner: Learner, n: int, number: int, check: Callable[[], None] = lambda: None
+) -> float:
     """PPO-ptx: add the gradient of a language-model loss on n best-ranked responses; return the loss.
 
     Each step of each iteration draws its own. Source: Ouyang et al. 2022, eq. 2, with demonstrations in the place of
@@ -130,7 +137,8 @@ def backward_ptx(config: PPOConfig, learner: Learner, n: int, number: int) -> fl
     pairs = [learner.best_of[place] for place in places]
     batch = pack([prompt for prompt, _ in pairs], [response for _, response in pairs], pad_id=0).to(device)
     weights, total = token_weights(batch.mask, "token"), 0.0
-    for lot in micro_batches(batch, config.micro_batch_tokens):
+    for lot in micro_batches(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
+        check()
         part = batch.rows(lot)
         logprobs = learner.roles.policy.token_scores(part).logprobs
         loss = -(weights[lot, : part.mask.shape[1]] * logprobs).sum()

@@ -58,13 +58,14 @@ def sample_rollout(
     machine: Machine,
     iteration: int,
     check: Callable[[], None],
+    by: Callable[..., list[Generated]] = generate,
 ) -> Rollout:
     """Steps 1 to 3 of the loop: sample, score, and record log-probabilities and values.
 
-    `check` is called between tokens and between forward passes and may raise to stop.
+    `check` is called between tokens and between forward passes and may raise to stop. `by`: what samples.
     """
     seconds, started = {}, time.perf_counter()
-    rows, ended = _sample(roles, prompts, config, encoder, machine, iteration, check)
+    rows, ended = _sample(roles, prompts, config, encoder, machine, iteration, check, by)
     seconds["generate"] = time.perf_counter() - started
     batch = pack([row.prompt for row in rows], [row.response for row in rows], encoder.pad_id).to(machine.device)
     shape, device = batch.mask.shape, machine.device
@@ -94,11 +95,17 @@ def sample_rollout(
 
 
 @torch.no_grad()
-def logprobs_after(roles: Roles, rollout: Rollout, index: Tensor, budget: int) -> Tensor:
-    """Log-probabilities of some rows under the policy as it is now, (len(index), T), 0 at padding."""
+def logprobs_after(
+    roles: Roles, rollout: Rollout, index: Tensor, budget: int, check: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Log-probabilities of some rows under the policy as it is now, (len(index), T), 0 at padding.
+
+    `check` is called between forward passes and may raise to stop.
+    """
     found = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
     places = {row: place for place, row in enumerate(index.tolist())}
     for lot in micro_batches(rollout.batch, budget, index, is_shared=roles.shares_prompts):
+        check()
         part = roles.policy.token_scores(rollout.batch.rows(lot)).logprobs
         found[[places[row] for row in lot.tolist()], : part.shape[1]] = part
     return found
@@ -153,6 +160,7 @@ def _sample(
     machine: Machine,
     iteration: int,
     check: Callable[[], None],
+    by: Callable[..., list[Generated]],
 ) -> tuple[list[ScoredRow], Tensor]:
     roles.policy.trunk.activate()
     n = config.responses_per_prompt
@@ -160,7 +168,7 @@ def _sample(
     for start in range(0, len(prompts), config.batch_size):
         lot = prompts[start : start + config.batch_size]
         keys = [f"{iteration}:{start + place}:{each}" for place in range(len(lot)) for each in range(n)]
-        drawn += generate(
+        drawn += by(
             roles.policy.language_model,
             [prompt.ids for prompt in lot],
             n,

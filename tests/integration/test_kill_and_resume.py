@@ -25,6 +25,7 @@ from tiny import save_tiny_model
 from transformers import AutoModelForCausalLM
 
 import training.checkpoint
+import training.ppo_update
 from data.records import FailureKind, Run, RunKind, RunStatus
 from data.runs import checkpoints_of, reap_runs, request_cancel, resume_run
 from data.schema import response
@@ -167,6 +168,76 @@ def test_cancelled_anywhere_in_a_rollout_equals_unbroken(look: int, rig: Rig, mo
         patch.setattr(Reporter, "should_stop", should_stop)
         rig.here(run, RunStatus.CANCELLED)
     resumed(rig, run)
+    rig.here(run)
+    assert_as_if_nothing_had_happened(rig, run, unbroken)
+
+
+MUCH = {
+    "iterations": 4, "responses_per_prompt": 2, "minibatches": 2, "ppo_epochs": 2, "micro_batch_tokens": 64,
+    "surrogate": "penalty", "running_scores": True, "eval_every": 1, "eval_prompts": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "passes"),
+    [("ppo-shared", [1, 9]), ("ppo-shared", [18]), ("ppo-full", [12, 15])],
+    ids=["at once, then later", "in the second iteration", "full"],
+)
+def test_cancelled_inside_an_update_equals_unbroken(
+    kind: str, passes: list[int], rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody asks to stop during a backward pass. No other one comes, what was learnt of the rollout is kept, and the
+    run goes on with it: not one pass is done again but those of the optimizer step that was broken off."""
+    second = rig.reward("full" if kind == "ppo-shared" else "lora").id
+    n_passes, stop_at = [0], [0]
+
+    def counted(original: Callable[..., None]) -> Callable[..., None]:
+        def backward(*words: Any) -> None:
+            original(*words)
+            n_passes[0] += 1
+            if n_passes[0] == stop_at[0]:
+                signal.raise_signal(signal.SIGTERM)
+
+        return backward
+
+    for name in ("backward_critic", "backward_policy"):
+        monkeypatch.setattr(f"training.ppo_update.{name}", counted(getattr(training.ppo_update, name)))
+    unbroken = rig.here(queued(rig, kind, **MUCH, second_reward_run=second))
+    in_all, run = n_passes[0], queued(rig, kind, **MUCH, second_reward_run=second)
+    n_passes[0] = 0
+    for each in passes:
+        stop_at[0] = n_passes[0] + each
+        stopped = rig.here(run, RunStatus.CANCELLED)
+        assert n_passes[0] == stop_at[0]
+        with rig.store.read() as tx:
+            assert checkpoints_of(tx, run.id)[0].step == stopped.step
+        resumed(rig, run)
+    rig.here(run)
+    of_a_step = in_all / (4 * 4)
+    assert in_all < n_passes[0] + 1 <= in_all + len(passes) * of_a_step + 1
+    restored = [event.detail["restored"] for event in rig.events(run, "resumed_from_checkpoint")]
+    assert all("unfinished" in names for names in restored) and len(restored) == len(passes)
+    assert_as_if_nothing_had_happened(rig, run, unbroken)
+
+
+@pytest.mark.parametrize("look", [3, 20, 60])
+def test_cancelled_anywhere_with_much_asked_for_equals_unbroken(
+    look: int, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In evaluations, rollouts and updates alike, every few times that the loop asks whether it should stop."""
+    unbroken, run = (rig.here(queued(rig, "ppo-shared", **MUCH)), queued(rig, "ppo-shared", **MUCH))
+    left = [0]
+
+    def should_stop(_self: Reporter) -> bool:
+        left[0] -= 1
+        return left[0] == 0
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            left[0] = look
+            patch.setattr(Reporter, "should_stop", should_stop)
+            rig.here(run, RunStatus.CANCELLED)
+        resumed(rig, run)
     rig.here(run)
     assert_as_if_nothing_had_happened(rig, run, unbroken)
 

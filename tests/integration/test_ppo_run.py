@@ -318,6 +318,8 @@ def test_the_other_ways_run_too(changes: dict[str, Any], rig: Rig) -> None:
         run = rig.here(rig.queue_ppo(layout, **WORDS, **changes))
         assert all(value is not None for value in rig.metrics(run).values())
         assert ("ptx/loss" in {name for _, name in rig.metrics(run)}) == ("ptx_coef" in changes)
+        deviations = rig.curve(run, "policy/first_ratio_deviation")
+        assert max(deviations) < 1e-3  # also in bf16: the rollout and the update compute alike, cut alike
         if "kl_place" in changes:  # then the reward holds the score alone
             found = rig.metrics(run)
             assert found[2, "reward/total_mean"] == pytest.approx(found[2, "reward/score_after_penalty_mean"], abs=1e-5)

@@ -16,8 +16,10 @@ from data.errors import InvalidInput
 from data.records import FailureKind, Run, RunKind, RunStatus
 from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, read_rollout, recorded_iterations
 from data.runs import resume_run
+from training.learner import Learner
 from training.models import weights_hash
 from training.policy_eval import Evaluation, held_out_prompts
+from training.roles import ScoredRow, SharedRewardModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 WORDS = {"iterations": 4, "learning_rate": 1e-2, "critic_learning_rate": 1e-2, "eval_every": 2, "token_rows": 3}
@@ -52,6 +54,43 @@ def test_the_same_prompts_are_measured_at_the_start_at_times_and_at_the_end(fini
     for step in steps:
         at = {name: float(found[step, f"held_out/{name}"] or 0) for name in ("score_mean", "kl_mean", "objective")}
         assert at["objective"] == pytest.approx(at["score_mean"] - 0.05 * max(0, at["kl_mean"]), abs=1e-6)
+
+
+def test_a_score_that_is_gamed_up_to_the_last_evaluation_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four evaluations of a run are as few as the guard needs, and the fourth comes after the last iteration."""
+
+    def measure(_self: Evaluation, learner: Learner) -> dict[str, float]:
+        step = float(learner.iteration)
+        entry = {"score": step, "second": -step, "iteration": step}
+        learner.watch.evaluations = [*learner.watch.evaluations, entry]
+        return {"held_out/score_mean": step}
+
+    monkeypatch.setattr(Evaluation, "measure", measure)
+    run = rig.here(rig.queue_ppo("shared", **(WORDS | {"iterations": 3, "eval_every": 1})))
+    (event,) = rig.events(run, "over_optimised")
+    assert event.detail["iteration"] == 3 and "3.000 and -3.000 now" in event.detail["seen"]
+
+
+def test_all_heads_are_asked_within_the_budget_of_tokens(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {"model": rig.model(), "learning_rate": 3e-3, "heads": 3}
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, adapter="lora", **words))
+    asked: list[int] = []
+    plain = SharedRewardModel.spread
+
+    def spread(self: SharedRewardModel, rows: list[ScoredRow]) -> torch.Tensor | None:
+        asked.append(len(rows))
+        return plain(self, rows)
+
+    monkeypatch.setattr(SharedRewardModel, "spread", spread)
+    results = []
+    for tokens in (4096, 1):
+        asked.clear()
+        run = rig.here(
+            rig.queue_ppo("shared", reward=reward, **(WORDS | {"iterations": 2, "micro_batch_tokens": tokens}))
+        )
+        results.append([value for (_, name), value in rig.metrics(run).items() if name == "held_out/spread_mean"])
+        assert asked == ([3, 3] if tokens > 1 else [1] * 6)
+    assert results[0] == pytest.approx(results[1], abs=1e-4)
 
 
 def test_the_best_policy_is_kept_and_is_the_one_that_was_measured(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

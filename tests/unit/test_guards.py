@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from training.config import PPOConfig
-from training.guards import alarms, is_over_optimised, look
+from training.guards import alarms, is_over_optimised, look, look_at_evaluations
 from training.learner import Watch
 
 FIRST = {"policy/entropy": 2.0, "response/length_mean": 20.0, "response/ended_share": 0.8, "kl/k1_mean": 0.0}
@@ -72,6 +72,14 @@ def test_over_optimisation_needs_three_steps_apart_in_a_row() -> None:
     assert not is_over_optimised([{"score": float(step)} for step in range(5)])
     (alarm,) = alarms(CONFIG, FIRST, FIRST, falling)
     assert alarm.kind == "over_optimised"
+
+
+def test_the_last_evaluation_is_looked_at_though_no_iteration_follows() -> None:
+    watch = Watch(evaluations=evaluations((0, 1), (1, 0.9), (2, 0.8)))
+    assert look_at_evaluations(watch) == []
+    watch.evaluations = [*watch.evaluations, *evaluations((3, 0.7))]
+    assert [alarm.kind for alarm in look_at_evaluations(watch)] == watch.raised == ["over_optimised"]
+    assert look_at_evaluations(watch) == []  # told once
 
 
 def test_an_alarm_is_told_once_until_it_has_gone_off() -> None:

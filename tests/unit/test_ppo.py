@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from data.errors import WorkFailed
 from training.encoding import pack
+from training.generation import Generated
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.maths.masked import masked_mean, token_weights, whiten
@@ -25,12 +26,16 @@ from training.ppo import (
     minibatches,
     prompts_of_iteration,
     scale_of_scores,
+    train,
     with_centred_critic,
 )
 from training.ppo_figures import mean_of_steps
 from training.ppo_run import make_learner
 from training.ppo_update import RATIO_DEVIATION, Metrics, backward_ptx, step, update_minibatch
 from training.rollout import Rollout, sample_rollout
+from training.seams import Seams
+from training.token_rows import Credit
+from training.unfinished import Unfinished
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 WORDS = {"prompts_per_iteration": 6, "max_new_tokens": 9, "max_grad_norm": 1e6, "learning_rate": 1e-3}
@@ -99,6 +104,40 @@ def test_an_update_does_not_depend_on_how_it_is_cut_or_on_the_order_of_rows(
         assert apart(whole, other) < 2e-5  # of a step of 1e-3: Adam divides by gradients that are nearly 0
         for name, value in figures.items():
             assert others[name] == pytest.approx(value, abs=1e-5), name
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_update_does_not_depend_on_how_prompts_are_shared_and_cut(layout: str, rig: Rig) -> None:
+    """Six responses to two prompts: a pass for each, all that share in one, and lots that hold a part of them."""
+    results = []
+    for is_shared, tokens in ((False, 4096), (True, 4096), (True, 60), (True, 1)):
+        parts = rig.parts(layout, **WORDS, micro_batch_tokens=tokens)
+        parts = replace(parts, prompts=[parts.prompts[place // 3] for place in range(6)])
+        parts.roles.share_prompts(wanted=is_shared)
+        results.append(updated(rig, layout, [0, 1, 2, 3, 4, 5], parts))
+    (whole, figures), *others = results
+    assert apart(whole, weights_of(rig.parts(layout, **WORDS))) > 1e-4
+    for other, found in others:
+        assert apart(whole, other) < 2e-5
+        for name, value in figures.items():
+            assert found[name] == pytest.approx(value, abs=1e-5), name
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_update_does_not_depend_on_the_number_of_threads(layout: str, rig: Rig) -> None:
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            parts = rig.parts(layout, **WORDS)
+            torch.set_num_threads(threads)
+            results.append(updated(rig, layout, [0, 1, 2, 3, 4, 5], parts))
+    finally:
+        torch.set_num_threads(before)
+    (one, figures), (two, others) = results
+    assert apart(one, weights_of(rig.parts(layout, **WORDS))) > 1e-4
+    assert apart(one, two) < 2e-5
+    for name, value in figures.items():
+        assert others[name] == pytest.approx(value, abs=1e-5), name
 
 
 def gradients(parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:
@@ -279,6 +318,32 @@ def test_minibatches_hold_every_row_once(rig: Rig) -> None:
     assert lots != [lot.tolist() for lot in minibatches(config, 1, 1, 6)]
 
 
+def test_another_engine_can_stand_in(rig: Rig) -> None:
+    """Sampling and the optimizer step are others; the loop does the rest, and looks at what they bring."""
+    parts = rig.parts("full", **WORDS, iterations=2)
+    end, asked, stepped = parts.encoder.eos_id, list[int](), list[tuple[int, bool]]()
+
+    def by_a_server(_model: Any, prompts: Any, n: int, *_words: Any, **_more: Any) -> list[Generated]:
+        asked.append(len(prompts) * n)
+        return [Generated([70 + place % 3, end], has_ended=True) for place in range(len(prompts) * n)]
+
+    def step_elsewhere(
+        _config: Any, _learner: Any, rollout: Rollout, _advantages: Any, _returns: Any, index: Tensor, **words: Any
+    ) -> Metrics:
+        assert [rollout.rows[place].response for place in range(3)] == [[70, end], [71, end], [72, end]]
+        stepped.append((len(index), words["trains_policy"]))
+        return {RATIO_DEVIATION: 0.0, "policy/approx_kl": 0.0}
+
+    seams = Seams(generate=by_a_server, update=step_elsewhere)
+    train(parts.config, parts.learner, parts.prompts, parts.encoder, parts.machine, parts.reporter, seams=seams)
+    assert asked == [6, 6] and stepped == [(6, True)] * 2 * parts.config.ppo_epochs
+    assert rig.curve(parts.reporter.run, "response/length_mean") == [2.0, 2.0]
+    wrong = Seams(generate=by_a_server, update=lambda *_words, **_more: {RATIO_DEVIATION: 0.5})
+    again = rig.parts("full", **WORDS)
+    with pytest.raises(WorkFailed, match="first ratio is off"):
+        train(again.config, again.learner, again.prompts, again.encoder, again.machine, again.reporter, seams=wrong)
+
+
 def test_a_first_ratio_that_is_not_1_stops_the_run() -> None:
     fp32, bf16 = (Machine(torch.device("cpu"), is_bf16=each) for each in (False, True))
     check_first_ratio(9e-4, fp32)
@@ -386,11 +451,12 @@ def test_the_weight_of_the_penalty_follows_what_the_update_moved(rig: Rig) -> No
     parts = rig.parts("full", **WORDS, surrogate="penalty", update_kl_target=0.01)
     rollout, _, _ = prepared(parts)
     kl = torch.zeros_like(rollout.old_logprobs)
-    still = adapt_weights(parts.config, parts.learner, rollout, kl, trains_policy=True)
+    credit, words = Credit(kl[:, 0], kl, kl, kl, kl), {"trains_policy": True, "check": lambda: None}
+    still = adapt_weights(parts.config, parts.learner, Unfinished(rollout, credit), **words)
     assert still == {"policy/update_kl": pytest.approx(0, abs=1e-6), "policy/update_kl_coef": 1.0}
     assert parts.learner.update_kl_coef == 0.5
     mask = rollout.batch.mask
     far = replace(rollout, old_logprobs=torch.where(mask, rollout.old_logprobs + 0.5, 0))
-    found = adapt_weights(parts.config, parts.learner, far, kl, trains_policy=True)
+    found = adapt_weights(parts.config, parts.learner, Unfinished(far, credit), **words)
     assert found["policy/update_kl"] == pytest.approx(math.exp(-0.5) - 1 + 0.5, abs=1e-4)
     assert parts.learner.update_kl_coef == 1.0
