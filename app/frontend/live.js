@@ -1,13 +1,20 @@
-// Live curves of a run. The server sends only points that are new; what came before is kept here, and so is the zoom.
+// Live curves of a run, and of further runs over it. The server sends only points that are new; what came before is kept
+// here, and so is the zoom.
 //
-// data: {version, after, charts: [{title, note, series: [{name, label}]}], points: {name: [[step...], [value|null...]]}}
-// `points` holds everything after step `after`. If that leaves a gap to what we have (a message was lost, or this view
-// is new), we ask for everything again by the state `have`. Another `version` means: forget what you have.
+// data: {charts: [{title, note, series: [{name, label}]}], runs: [{id, name, version, after, points}]}
+// points: {name: [[step...], [value|null...]]}, everything of the run after step `after`. If that leaves a gap to what we
+// have (a message was lost, or this view is new), we ask for everything again by the state `have`. Another `version`
+// means: forget what you have of the run. One run has a colour for each metric; several have a colour for each run, and
+// a dash for each metric of a chart.
 import uPlot from "./uPlot.esm.js";
 
 const HEIGHT = 180;
 const ON_LIGHT = ["#3b5bdb", "#d9480f", "#2b8a3e", "#9c36b5", "#0b7285", "#a61e4d"];
 const ON_DARK = ["#91a7ff", "#ffa94d", "#69db7c", "#e599f7", "#66d9e8", "#faa2c1"];
+// Of runs. Told apart by everybody, whatever colours they see: tests/unit/test_run_colours.py has the least distance.
+const RUNS_ON_LIGHT = ["#332288", "#d55e00", "#009e73", "#a05195", "#000000"];
+const RUNS_ON_DARK = ["#99ddff", "#d55e00", "#f0e442", "#009e73", "#a95aa1"];
+const DASHES = [[], [6, 4], [2, 3], [9, 3, 2, 3]];
 const views = new WeakMap();
 let isSmooth = false; // one choice for all runs, as long as the page is open
 
@@ -26,7 +33,7 @@ class View {
     this.root = root;
     this.cards = new Map();
     this.sync = uPlot.sync(`curves-${Math.random()}`);
-    this.forget(null);
+    this.runs = new Map(); // id -> {id, name, version, last, curves: name -> {x, y}}
     const bar = root.querySelector(".bar");
     this.smoothButton = button(bar, "Smooth", () => this.setSmooth(!isSmooth));
     this.resetButton = button(bar, "Reset zoom", () => this.zoom(null));
@@ -42,55 +49,41 @@ class View {
     this.zoom(null);
   }
 
-  forget(version) {
-    this.version = version;
-    this.curves = new Map(); // name -> {x, y}
-    this.last = -1;
-  }
-
   update({ data, setStateValue }) {
-    if (data.version !== this.version) {
-      this.forget(data.version);
-      this.range = null;
-    }
-    if (data.after > this.last) {
-      if (!this.hasAsked) setStateValue("have", { step: this.last, at: Date.now() });
+    const known = this.runs;
+    if (data.runs[0].version !== known.get(data.runs[0].id)?.version) this.range = null;
+    this.runs = new Map(data.runs.map((run) => [run.id, known.get(run.id)?.version === run.version ? known.get(run.id) : newRun(run)]));
+    if (data.runs.some(({ id, after }) => after > this.runs.get(id).last)) {
+      if (!this.hasAsked) setStateValue("have", { steps: [...this.runs.values()].map(({ last }) => last), at: Date.now() });
       this.hasAsked = true;
       return;
     }
     this.hasAsked = false;
-    this.merge(data);
+    data.runs.forEach((run) => merge(this.runs.get(run.id), run));
+    const lasts = [...this.runs.values()].map(({ last }) => last);
+    Object.assign(this.root.querySelector(".grid").dataset, { last: lasts[0], lasts: lasts.join(" ") });
     this.charts = data.charts;
     this.draw();
   }
 
-  merge({ after, points }) {
-    for (const name of new Set([...this.curves.keys(), ...Object.keys(points)])) {
-      const old = this.curves.get(name) ?? { x: [], y: [] };
-      const [x, y] = points[name] ?? [[], []];
-      let keep = old.x.length;
-      while (keep && old.x[keep - 1] > after) keep--;
-      this.curves.set(name, { x: old.x.slice(0, keep).concat(x), y: old.y.slice(0, keep).concat(y) });
-      this.last = Math.max(this.last, x.at(-1) ?? -1);
-    }
-    this.root.querySelector(".grid").dataset.last = this.last;
-  }
-
   draw() {
     const grid = this.root.querySelector(".grid");
+    const drawn = new Set();
     for (const chart of this.charts ?? []) {
-      const series = chart.series.filter(({ name }) => this.curves.get(name)?.x.length);
+      const series = seriesOf(chart, [...this.runs.values()]);
       if (!series.length) continue;
+      drawn.add(chart.title);
       if (!this.cards.has(chart.title)) this.cards.set(chart.title, newCard(grid, chart));
       const card = this.cards.get(chart.title);
-      const columns = align(series.map(({ name }) => this.curves.get(name)));
+      const columns = align(series.map(({ run, name }) => run.curves.get(name)));
       card.data = [columns[0], ...columns.slice(1).flatMap((y) => (isSmooth ? [y, smoothed(y)] : [y]))];
-      const made = `${isSmooth} ${series.map(({ name }) => name)}`;
+      const made = `${isSmooth} ${this.runs.size} ${series.map(({ run, name }) => [run.id, name])}`;
+      card.series = series;
+      card.hasRuns = this.runs.size > 1;
       if (card.made === made) {
         card.plot.setData(card.data, !this.range);
       } else {
         card.made = made;
-        card.series = series;
         card.plot?.destroy();
         card.plot = newPlot(card, this);
       }
@@ -98,6 +91,13 @@ class View {
       legend(card, card.plot.cursor.idx);
       card.body.setAttribute("aria-label", `${chart.title}, ${card.step.textContent}: ${card.legend.innerText.replaceAll("\n", " ")}`);
     }
+    for (const [title, card] of this.cards) if (!drawn.has(title)) this.drop(title, card);
+  }
+
+  drop(title, card) {
+    card.plot.destroy();
+    card.box.remove();
+    this.cards.delete(title);
   }
 
   zoom(range) {
@@ -127,12 +127,34 @@ class View {
   }
 }
 
+function newRun({ id, name, version }) {
+  return { id, name, version, last: -1, curves: new Map() };
+}
+
+function merge(run, { after, points }) {
+  for (const name of new Set([...run.curves.keys(), ...Object.keys(points)])) {
+    const old = run.curves.get(name) ?? { x: [], y: [] };
+    const [x, y] = points[name] ?? [[], []];
+    let keep = old.x.length;
+    while (keep && old.x[keep - 1] > after) keep--;
+    run.curves.set(name, { x: old.x.slice(0, keep).concat(x), y: old.y.slice(0, keep).concat(y) });
+    run.last = Math.max(run.last, x.at(-1) ?? -1);
+  }
+}
+
+// The lines of a chart: each metric of each run that has it.
+function seriesOf(chart, runs) {
+  const lines = runs.flatMap((run, at) => chart.series.map((one, metric) => ({ ...one, run, at, dash: DASHES[metric % DASHES.length] })));
+  const found = lines.filter(({ run, name }) => run.curves.get(name)?.x.length);
+  return runs.length > 1 ? found : found.map((line, at) => ({ ...line, at, dash: [] }));
+}
+
 function newCard(grid, chart) {
   const box = element("section", "card");
   const body = element("div", "plot");
   body.setAttribute("role", "img");
   const css = (name, other) => getComputedStyle(body).getPropertyValue(name).trim() || other;
-  const card = { body, css, step: element("span", "step"), legend: element("div", "legend") };
+  const card = { box, body, css, step: element("span", "step"), legend: element("div", "legend") };
   const head = element("h2", "", chart.title);
   head.append(card.step);
   box.append(head, element("p", "note", chart.note), body, card.legend);
@@ -148,9 +170,9 @@ function newPlot(card, view) {
     grid: { stroke: () => css("--st-border-color-light", "#8883"), width: 1 },
     ticks: { show: false },
   };
-  const lines = card.series.flatMap((_, place) => {
-    const full = { stroke: () => colour(css, place), width: 1.5, points: { size: 5 } };
-    const faint = { stroke: () => colour(css, place), alpha: 0.25, width: 1, points: { show: false } };
+  const lines = card.series.flatMap(({ at, dash }) => {
+    const full = { stroke: () => colour(card, at), width: 1.5, dash, points: { size: 5 } };
+    const faint = { stroke: () => colour(card, at), alpha: 0.25, width: 1, points: { show: false } };
     return isSmooth ? [faint, { ...full, points: { show: false } }] : [full];
   });
   const options = {
@@ -187,23 +209,47 @@ function newPlot(card, view) {
   return new uPlot(options, card.data, card.body);
 }
 
-// The values under the cursor, or the last ones.
+// The values under the cursor, or the last ones of each run.
 function legend(card, place) {
-  const step = isSmooth ? 2 : 1;
   const [x] = card.data;
   const at = place ?? x.length - 1;
-  const parts = card.series.map(({ label }, number) => {
-    const y = card.data[(number + 1) * step];
-    let found = at;
-    while (found >= 0 && y[found] === undefined) found--;
-    const mark = element("i");
-    mark.style.background = colour(card.css, number);
+  const parts = new Map();
+  card.series.forEach((line, number) => {
+    if (!parts.has(line.run)) parts.set(line.run, card.hasRuns ? [element("em", "", line.run.name)] : []);
     const part = element("span");
-    part.append(mark, `${label} `, element("b", "", found < 0 ? "-" : short(y[found])));
-    return part;
+    part.append(sample(colour(card, line.at), line.dash), `${line.label} `, element("b", "", valueAt(card, number, at, place)));
+    parts.get(line.run).push(part);
   });
-  card.legend.replaceChildren(...parts);
-  card.step.textContent = `step ${x[at]}`;
+  card.legend.replaceChildren(...[...parts.values()].map((each) => row(each)));
+  const isOneEnd = new Set([...parts.keys()].map(({ last }) => last)).size === 1;
+  card.step.textContent = place == null && !isOneEnd ? "last steps" : `step ${x[at]}`;
+}
+
+// What the line has at a place or last had before it. Under the cursor, a run that ended before has nothing.
+function valueAt(card, number, at, place) {
+  const y = card.data[(number + 1) * (isSmooth ? 2 : 1)];
+  if (place != null && card.hasRuns && card.data[0][at] > card.series[number].run.last) return "-";
+  let found = at;
+  while (found >= 0 && y[found] === undefined) found--;
+  return found < 0 ? "-" : short(y[found]);
+}
+
+function row(parts) {
+  const made = element("div");
+  made.append(...parts);
+  return made;
+}
+
+// A piece of the line, for the legend.
+function sample(stroke, dash) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  for (const [name, value] of Object.entries({ d: "M0 4H20", stroke, "stroke-width": 3, "stroke-dasharray": dash.join(" ") })) {
+    line.setAttribute(name, value);
+  }
+  made.setAttribute("viewBox", "0 0 20 8");
+  made.append(line);
+  return made;
 }
 
 // Curves that have points at different steps, on one axis: undefined where a curve has no point, null for a gap.
@@ -231,8 +277,9 @@ function smoothed(values) {
 }
 
 // Hues that can be told apart on either ground; whether it is dark is told by the colour of the text on it.
-function colour(css, place) {
-  const colours = isLight(css("--st-text-color", "#000")) ? ON_DARK : ON_LIGHT;
+function colour({ css, hasRuns }, place) {
+  const isDark = isLight(css("--st-text-color", "#000"));
+  const colours = hasRuns ? (isDark ? RUNS_ON_DARK : RUNS_ON_LIGHT) : isDark ? ON_DARK : ON_LIGHT;
   return colours[place % colours.length];
 }
 

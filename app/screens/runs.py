@@ -10,12 +10,12 @@ import streamlit as st
 from app.context import current_project, home, person, require, store
 from app.widgets.frontier import show_baselines, show_frontier
 from app.widgets.lineage import show_lineage
-from app.widgets.metric_chart import live_curves
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.preflight import show_check
 from app.widgets.problems import plain
 from app.widgets.reward_report import report_path, show_report
 from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
+from app.widgets.run_overlay import PARAM, show_curves
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.score_form import score_form
 from app.widgets.scores import show_scores
@@ -155,7 +155,7 @@ def _tabs(run: Run) -> None:
         elif open_tab == TOKENS:
             token_inspector(run)
         elif open_tab == "Curves":
-            live_curves(run.id, f"{KEY}.curves.{run.id}", is_active=is_active)
+            show_curves(run, f"{KEY}.curves.{run.id}")
             if run.kind is RunKind.PPO and not is_active:
                 show_frontier(run)
         elif open_tab == "Samples":
@@ -179,7 +179,8 @@ def _say_if_elsewhere(run: Run) -> None:
 
 
 def _close() -> None:
-    st.query_params.pop("run", None)
+    for name in ("run", PARAM):
+        st.query_params.pop(name, None)
 
 
 def _next_steps(run: Run) -> None:

@@ -1,11 +1,11 @@
-"""Live curves of a run: a component that is sent only what is new, so that it can follow a long run.
+"""Live curves of a run, or of several over each other: a component that is sent only what is new.
 
 What each metric means stands in docs/metrics.md; here is one line for each chart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,9 +15,11 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.components import register
+from app.widgets.words import run_name
 from data.metrics import metrics_of
-from data.records import MetricPoint, Role
+from data.records import MetricPoint, Role, Run
 from data.runs import events_of, get_run
+from data.store import Tx
 
 REFRESH_S = 2.0
 MAX_POINTS = 2_000
@@ -146,30 +148,44 @@ def thinned(steps: list[int], values: list[float | None], limit: int) -> tuple[l
     return [steps[place] for place in places], [values[place] for place in places]
 
 
-def live_curves(run_id: str, key: str, *, is_active: bool) -> None:
-    """Draw the curves of a run, and follow it while it is active."""
-    st.fragment(_draw, run_every=REFRESH_S if is_active else None)(run_id, key)
+def live_curves(runs: Sequence[Run], key: str, *, is_active: bool) -> None:
+    """Draw the curves of a run, and of further ones over them by the same steps; follow them while one is active."""
+    st.fragment(_draw, run_every=REFRESH_S if is_active else None)(tuple(run.id for run in runs), key)
 
 
-def _draw(run_id: str, key: str) -> None:
+def _draw(run_ids: tuple[str, ...], key: str) -> None:
     require(Role.RESEARCHER)  # a fragment runs without its page
-    memory = st.session_state.setdefault(f"{key}.sent", {}) if key in st.session_state else {}
+    sent = st.session_state.setdefault(f"{key}.sent", {}) if key in st.session_state else {}
     with store().read() as tx:
-        run = get_run(tx, run_id)
-        version = f"{run.id}.{len(events_of(tx, run.id, kinds=(REWIND_EVENT,)))}"
-        if memory.get("version") != version:
-            memory = {"version": version, "step": -1, "names": []}
-        # A step's metrics may come in two transactions: the last step that was sent is sent again.
-        after = max(memory["step"] - 1, -1)
-        points = metrics_of(tx, run.id, after=after)
-    names = sorted({*memory["names"], *(point.name for point in points)})
+        news = {run_id: _news(tx, run_id, sent.get(run_id)) for run_id in run_ids}
+    names = {name for _, memory in news.values() for name in memory["names"]}
     if not names:
         st.caption("Curves appear here with the first step.")
         return
-    data = {"version": version, "after": after, "charts": charts_of(names), "points": curves_of(points)}
+    data = {"charts": charts_of(names), "runs": [part for part, _ in news.values()]}
     _mount(key=key, data=data, default={"have": None}, on_have_change=partial(_send_all_again, key))
-    last = max([memory["step"], *(point.step for point in points)])
-    st.session_state[f"{key}.sent"] = {"version": version, "step": last, "names": names}
+    st.session_state[f"{key}.sent"] = {run_id: memory for run_id, (_, memory) in news.items()}
+
+
+def _news(tx: Tx, run_id: str, memory: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the browser lacks of a run, and what it has then. Of a run that has ended, nothing is sent twice."""
+    run = get_run(tx, run_id)
+    version = f"{run.id}.{len(events_of(tx, run.id, kinds=(REWIND_EVENT,)))}"
+    if memory is None or memory["version"] != version:
+        memory = {"version": version, "step": -1, "names": [], "is_whole": False}
+    if memory["is_whole"] and run.status.is_final:
+        after, points = memory["step"], []
+    else:
+        # A step's metrics may come in two transactions: the last step that was sent is sent again.
+        after = max(memory["step"] - 1, -1)
+        points = metrics_of(tx, run.id, after=after)
+    part = {"id": run.id, "name": run_name(run), "version": version, "after": after, "points": curves_of(points)}
+    return part, {
+        "version": version,
+        "step": max([memory["step"], *(point.step for point in points)]),
+        "names": sorted({*memory["names"], *(point.name for point in points)}),
+        "is_whole": run.status.is_final,
+    }
 
 
 def _send_all_again(key: str) -> None:

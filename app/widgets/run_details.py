@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 from typing import Any
 
@@ -11,7 +10,7 @@ import streamlit as st
 
 from app.context import home, require, store
 from app.widgets.page import times
-from app.widgets.words import count, field_label, flatten, number, prompt_text
+from app.widgets.words import count, field_label, flatten, number, prompt_text, utc
 from data.fields import describe
 from data.metrics import sample_steps, samples_of
 from data.records import Role, Run, RunEvent, RunKind
@@ -213,7 +212,7 @@ def show_config(run: Run) -> None:
     if words := command_line(run):
         st.caption("The same again from the command line")
         st.code(words, language=None, wrap_lines=True)
-    facts = {"run": run.id, "attempt": run.attempt, "queued": _utc(run.created_at), **flatten(run.versions)}
+    facts = {"run": run.id, "attempt": run.attempt, "queued": utc(run.created_at), **flatten(run.versions)}
     st.caption("Versions and machine")
     facts_table(facts, f"runs.versions.{run.id}")
 
@@ -272,7 +271,3 @@ def facts_table(facts: dict[str, Any], key: str) -> None:
     """Names and values as a table."""
     table = pd.DataFrame([(name, number(value)) for name, value in facts.items()], columns=["name", "value"])
     st.dataframe(table, hide_index=True, key=key, column_config={"name": "Name", "value": "Value"}, alt="Facts")
-
-
-def _utc(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -61,6 +62,11 @@ def ago(seconds: float) -> str:
         return "just now"
     unit = 60 if seconds < 3600 else 3600 if seconds < 86_400 else 86_400
     return f"{duration(seconds // unit * unit)} ago"
+
+
+def utc(seconds: float) -> str:
+    """A moment, the same for whoever reads it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def number(value: Any) -> str:

@@ -278,7 +278,8 @@ def _open(store: Store, open_app: Any, run: Run, tab: str = "Curves") -> Any:
 
 
 def _curves(app: Any, run: Run) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(app.get_by_key(f"runs.curves.{run.id}").proto.json)
+    """What is sent of the run itself."""
+    data: dict[str, Any] = json.loads(app.get_by_key(f"runs.curves.{run.id}").proto.json)["runs"][0]
     return data
 
 
