@@ -19,6 +19,7 @@ from app.widgets.run_overlay import PARAM, show_curves
 from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
 from app.widgets.score_form import score_form
 from app.widgets.scores import show_scores
+from app.widgets.start_and_policy import start_and_policy
 from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
 from data.projects import get_project
@@ -159,6 +160,9 @@ def _tabs(run: Run) -> None:
             if run.kind is RunKind.PPO and not is_active:
                 show_frontier(run)
         elif open_tab == "Samples":
+            if run.kind is RunKind.PPO:
+                start_and_policy(run, f"{KEY}.start.{run.id}", is_active=is_active)
+                st.header("Rollouts", anchor=False)
             show_samples(run.id, f"{KEY}.samples.{run.id}", is_active=is_active)
         elif open_tab == "Events":
             show_events(run.id)
