@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
+from data.best_policy import is_best, run_of
 from data.engine import Tx
 from data.paths import Home
 from data.records import Run
@@ -32,26 +33,35 @@ class Source:
 @dataclass(frozen=True)
 class Ancestors:
     """The chain behind a run. `runs`: the run itself, the runs that it starts from, and its reward model's, nearest
-    first; `snapshot_ids`: all that any of them learnt from."""
+    first; `snapshot_ids`: all that any of them learnt from; `by_best`: ids of the runs whose best policy was taken."""
 
     runs: tuple[Run, ...]
     snapshot_ids: tuple[str, ...]
+    by_best: frozenset[str]
 
 
 def ancestors(tx: Tx, run_id: str) -> Ancestors:
     """Everything that went into a run: through its reward model, its start, and theirs."""
     found: dict[str, Run] = {}
+    by_best: set[str] = set()
     waiting = [run_id]
     while waiting:
         run = get_run(tx, waiting.pop(0))
         if run.id in found:
             continue
         found[run.id] = run
-        starts = [str(run.config.get(name) or "") for name in ("model", "model_a", "model_b")]
+        starts = starts_of(run)
         waiting += [run.reward_run_id] if run.reward_run_id else []
-        waiting += [start.removeprefix("run:") for start in starts if start.startswith("run:")]
+        waiting += [start for name in starts if (start := run_of(name))]
+        by_best |= {start for name in starts if is_best(name) and (start := run_of(name))}
     snapshots = dict.fromkeys(run.snapshot_id for run in found.values() if run.snapshot_id)
-    return Ancestors(tuple(found.values()), tuple(snapshots))
+    return Ancestors(tuple(found.values()), tuple(snapshots), frozenset(by_best))
+
+
+def starts_of(run: Run) -> list[str]:
+    """The models that a run starts from or looks at, as its configuration names them: `run:ID`, `run:ID/best`, ..."""
+    words = " ".join(str(run.config.get(name) or "") for name in ("model", "model_a", "model_b", "models"))
+    return words.split()
 
 
 def descendants(tx: Tx, project_id: str, snapshot_id: str) -> list[Run]:
@@ -59,9 +69,7 @@ def descendants(tx: Tx, project_id: str, snapshot_id: str) -> list[Run]:
     runs = list_runs(tx, project_id=project_id, limit=1_000_000)[::-1]
     made: dict[str, Run] = {}
     for run in runs:
-        words = {str(value) for value in run.config.values()}
-        listed = {each for value in words for each in value.split() if each.startswith("run:")}
-        from_made = any(f"run:{each}" in listed for each in made)
+        from_made = any(run_of(name) in made for name in starts_of(run))
         if run.snapshot_id == snapshot_id or run.reward_run_id in made or from_made:
             made[run.id] = run
     return list(made.values())

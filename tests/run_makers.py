@@ -7,9 +7,11 @@ from typing import Any
 from data.fields import to_dict
 from data.metrics import report_step
 from data.records import FailureKind, Project, Run, RunKind, RunStatus, Snapshot
-from data.runs import claim_run, create_run, finish_run, get_run
+from data.runs import add_event, claim_run, create_run, finish_run, get_run
 from data.store import Store
 from training.config import CONFIGS
+
+TOLD_BY = "held_out/objective"
 
 
 def queued(
@@ -66,4 +68,30 @@ def ended(
     run = running(store, kind, project, **words)
     with store.begin() as tx:
         finish_run(tx, run.id, run.epoch, status, result=result, error_kind=error, error_message=message)
+        return get_run(tx, run.id)
+
+
+def watched(
+    store: Store,
+    snapshot: Snapshot,
+    figures: dict[int, float],
+    status: RunStatus | None = RunStatus.SUCCEEDED,
+    result: dict[str, Any] | None = None,
+    **words: Any,
+) -> Run:
+    """A PPO run that has measured these figures after these iterations; `status` None: it is still at it."""
+    run = running(store, RunKind.PPO, snapshot=snapshot, **words)
+    best: float | None = None
+    for iteration, figure in figures.items():
+        report(store, run, iteration, metrics={TOLD_BY: figure})
+        if best is None or figure > best:
+            best = figure
+            with store.begin() as tx:
+                detail = {"iteration": iteration, "told_by": TOLD_BY, "figure": figure}
+                add_event(tx, run.id, run.epoch, "best_so_far", detail)
+    with store.begin() as tx:
+        if status is not None:
+            error = FailureKind.ERROR if status is RunStatus.FAILED else None
+            message = "it broke" if error else None
+            finish_run(tx, run.id, run.epoch, status, result=result, error_kind=error, error_message=message)
         return get_run(tx, run.id)

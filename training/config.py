@@ -36,7 +36,8 @@ __all__ = [
 class SampleConfig(CutGenerationConfig):
     """Sample K distinct responses for each prompt and make them tasks to rank."""
 
-    model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, or run:ID")
+    model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, run:ID, or run:ID/best: the best "
+                        "policy that a PPO run kept")  # fmt: skip
     k: int = option(4, "responses per prompt", min=1, max=12)
     split: str = option(
         "all", "which prompts: all, those not named as held out, or those that are", choices=("all", "train", "eval")
@@ -222,7 +223,7 @@ class BaselinesConfig(GenerationConfig):
     """Compare policies on the snapshot's held-out prompts, with best-of-n from their start as the reference curve."""
 
     model: str = option("", "the model that the policies started from; empty: the reward run's model")
-    models: str = option("", "the policies, such as 'run:ID run:ID'")
+    models: str = option("", "the policies, such as 'run:ID run:ID/best'")
     max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
     eval_prompts: int = option(64, "held-out prompts", unit="prompts", min=1, group=SAMPLING)
     responses: int = option(4, "responses of each policy to each prompt", min=1, max=64, group=SAMPLING)
@@ -249,7 +250,7 @@ class CompareConfig(CutGenerationConfig):
     """Sample two models on the same prompts, and score both by a reward model where one is named."""
 
     model_a: str = option(DEMO_MODEL, "the first model")
-    model_b: str = option("", "the second model, such as run:ID of a PPO run")
+    model_b: str = option("", "the second model, such as run:ID of a PPO run, or its best: run:ID/best")
     k: int = option(1, "responses of each model to each prompt", min=1, max=12, group=SAMPLING)
     prompt: str = option("", "the prompt; empty: prompts of the project's held-out side")
     limit: int = option(8, "at most so many held-out prompts", min=1, max=1000)
@@ -260,8 +261,8 @@ class CompareConfig(CutGenerationConfig):
 class FeaturesConfig(MachineConfig):
     """Read all responses of a project once with the frozen model, for the instant reward model."""
 
-    model: str = option("", "the model that reads: 'demo', a folder, a hub id, or run:ID; empty: the one that was "
-                        "sampled")  # fmt: skip
+    model: str = option("", "the model that reads: 'demo', a folder, a hub id, run:ID or run:ID/best; empty: the "
+                        "one that was sampled")  # fmt: skip
     max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
     batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1, group=MACHINE)
 

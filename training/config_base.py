@@ -57,8 +57,8 @@ class CutGenerationConfig(GenerationConfig):
 class TrainConfig(MachineConfig):
     """What every training run has."""
 
-    model: str = option("", "what to start from: 'demo', a folder, a hub id, or run:ID; empty: the model that was "
-                        "sampled")  # fmt: skip
+    model: str = option("", "what to start from: 'demo', a folder, a hub id, run:ID or run:ID/best; empty: the "
+                        "model that was sampled")  # fmt: skip
     adapter: str = option("lora", "train low-rank adapters, or every weight", choices=("lora", "full"))
     lora_rank: int = option(16, "rank of the adapters", min=1, max=512, group=OPTIMISER)
     lora_alpha: int = option(32, "scale of the adapters is alpha / rank", min=1, max=1024, group=OPTIMISER)

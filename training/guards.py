@@ -48,7 +48,7 @@ def alarms(
             Alarm(
                 "kl_above_ceiling",
                 f"KL to the reference {kl:.1f} nats per response, max_kl = {config.max_kl:g}",
-                "raise kl_coef or set kl_target, lower learning_rate; take the best checkpoint rather than the last",
+                "raise kl_coef or set kl_target, lower learning_rate; take the best policy, run:ID/best, not the last",
             )
         )
     if now["policy/entropy"] < COLLAPSED_ENTROPY * first["policy/entropy"]:
@@ -86,8 +86,8 @@ def _over_optimised(evaluations: list[dict[str, float]]) -> Alarm:
         OVER_OPTIMISED,
         f"on held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure fell: "
         f"{evaluations[-1]['score']:.3f} and {evaluations[-1]['second']:.3f} now",
-        "compare the samples with those of the best checkpoint; rank its responses, train the reward model again, or "
-        "raise kl_coef",
+        "compare its samples with those of the best policy (run:ID/best); rank its responses, train the reward model "
+        "again, or raise kl_coef",
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.best_policy import best_iteration, best_name, is_best, run_of, why_no_best
 from data.errors import InvalidConfig, InvalidInput, WorkFailed
 from data.fields import from_dict, to_dict
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
@@ -162,6 +163,14 @@ def trained_models(tx: Tx, project_id: str | None = None) -> list[Run]:
     return list_runs(tx, project_id=project_id, kinds=_WRITERS, status=RunStatus.SUCCEEDED)
 
 
+def best_policies(tx: Tx, project_id: str) -> list[tuple[Run, int]]:
+    """Ended PPO runs that kept a best policy, the newest first, each with its iteration. A run that an alarm has
+    stopped is one too."""
+    runs = [run for run in list_runs(tx, project_id=project_id, kinds=(RunKind.PPO,)) if run.status.is_final]
+    found = [(run, best_iteration(tx, run.id)) for run in runs]
+    return [(run, iteration) for run, iteration in found if iteration]
+
+
 def reward_models(tx: Tx, project_id: str | None = None) -> list[Run]:
     """Reward runs that ended well, the newest first."""
     return list_runs(tx, project_id=project_id, kinds=(RunKind.REWARD,), status=RunStatus.SUCCEEDED)
@@ -283,10 +292,20 @@ def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
 
 
 def _policy(tx: Tx, name: str, value: str) -> str:
-    """`run:ID` with the whole id of a finished run that wrote a model. Raises InvalidInput for anything else."""
-    if not value.startswith("run:"):
-        raise InvalidInput(f"{name} = {value!r}: name finished runs, such as run:ID")
-    found = get_run(tx, value.removeprefix("run:"))
+    """`run:ID` with the whole id of a finished run that wrote a model, or `run:ID/best` of a PPO run that kept one.
+
+    Raises InvalidInput for anything else.
+    """
+    wanted = run_of(value)
+    if wanted is None:
+        raise InvalidInput(f"{name} = {value!r}: name finished runs, such as run:ID or run:ID/best")
+    found = get_run(tx, wanted)
+    if is_best(value):
+        if problem := why_no_best(tx, found):
+            raise InvalidInput(f"{name} = {value!r}: {problem}")
+        return best_name(found.id)
+    if "/" in value:
+        raise InvalidInput(f"{name} = {value!r}: name run:ID, or run:ID/best for the best policy that a ppo run kept")
     if found.status is not RunStatus.SUCCEEDED or found.kind not in _WRITERS:
         wrong = f"a {found.kind} run that has {found.status}"
         raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, rloo, sft or dpo run is needed")

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from data.best_policy import BEST_FOLDER, is_best, run_of
 from data.errors import InvalidInput
 from data.paths import Home
 from training.config import DEMO_MODEL, MachineConfig
@@ -80,7 +81,9 @@ def versions(machine: Machine) -> dict[str, Any]:
 
 
 def find_model(name: str, home: Home, reporter: Recorder) -> ModelSource:
-    """Turn what a person wrote ('demo', run:ID, a folder, a hub id) into a place to load from, and note its revision.
+    """Turn what a person wrote ('demo', run:ID, run:ID/best, a folder, a hub id) into a place to load from.
+
+    Its revision is noted.
 
     Raises InvalidInput for a folder or a run without a model.
     """
@@ -92,8 +95,8 @@ def find_model(name: str, home: Home, reporter: Recorder) -> ModelSource:
 def _locate(name: str, home: Home, reporter: Recorder) -> ModelSource:
     if name == DEMO_MODEL:
         folder = ensure_demo_model(home, lambda words: reporter.event("demo_model", message=words))
-    elif name.startswith("run:"):
-        folder = home.run_folder(name.removeprefix("run:")) / MODEL_FOLDER
+    elif (run_id := run_of(name)) is not None:
+        folder = home.run_folder(run_id) / (BEST_FOLDER if is_best(name) else MODEL_FOLDER)
     else:
         folder = Path(name).expanduser()
     if folder.is_dir():

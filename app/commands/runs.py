@@ -27,6 +27,7 @@ from app.commands.common import (
 from app.commands.fields import add_set, field_lines
 from app.commands.waiting import WAIT_HELP, look_at, wait
 from app.progress import ProgressLine
+from data.best_policy import best_name, best_policy
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
 from data.ids import new_id
@@ -72,8 +73,9 @@ def _add_sample(words: Any) -> None:
     parser = add_word(words, "sample", sample, help, epilog=_fields_page([("fields for --set", field_lines(config))]))
     parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
     parser.add_argument(
-        "--model", default=DEMO_MODEL, metavar="M", help="'demo' (the default), a folder, a hub id, or run:ID"
-    )
+        "--model", default=DEMO_MODEL, metavar="M",
+        help="'demo' (the default), a folder, a hub id, run:ID, or run:ID/best (the best policy that a PPO run kept)",
+    )  # fmt: skip
     add_set(parser, "the run, listed below; k is the project's unless it is set")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
@@ -220,14 +222,19 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
         run = get_run(tx, arguments.id)
         events = events_of(tx, run.id)
         points = metrics_of(tx, run.id)
+        best = best_policy(tx, run.id) if run.kind is RunKind.PPO else None
     latest = {point.name: point.value for point in points}
     folder = str(context.home.run_folder(run.id))
     document = as_document(run) | {"events": as_document(events), "metrics": latest, "folder": folder}
+    if best is not None:
+        document["best_policy"] = as_document(best) | {"model": best_name(run.id) if best.iteration else None}
     lines = [f"run {run.id}: {run.kind}, {run.status}, step {_steps(run)}", f"  folder: {folder}"]
     lines += [f"  {name}: {value}" for name, value in _links(run).items() if value]
     if run.error_message:
         lines.append(f"  {run.error_kind}: {run.error_message}")
-    for title, values in (("asked", run.config), ("result", run.result), ("metrics, at their last step", latest)):
+    parts = (("asked", run.config), ("result", run.result), ("best policy", document.get("best_policy")),
+             ("metrics, at their last step", latest))  # fmt: skip
+    for title, values in parts:
         if values:
             lines += [f"  {title}:", *named(values, "    ")]
     lines += ["  events:", *(f"    {event.seq}. {event.kind} {event.detail or ''}".rstrip() for event in events)]

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import current_project, home, person, require, store
+from app.widgets.best_policy import show_best
 from app.widgets.frontier import show_baselines, show_frontier
 from app.widgets.lineage import show_lineage
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
@@ -22,11 +23,13 @@ from app.widgets.scores import show_scores
 from app.widgets.start_and_policy import start_and_policy
 from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
+from data.best_policy import best_name, run_of
+from data.lineage import starts_of
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs import get_run, list_runs
 from training.config import CONFIGS
-from training.launch import queue_run, trained_models
+from training.launch import best_policies, queue_run, trained_models
 
 KEY = "runs"
 LINEAGE = "Lineage"
@@ -134,6 +137,8 @@ def _one(run_id: str) -> None:
         show_check(run.id, f"{KEY}.check.{run.id}")
     else:
         show_results(run)
+    if run.kind is RunKind.PPO:
+        show_best(run)
     if run.kind is RunKind.SCORE and run.status is RunStatus.SUCCEEDED:
         show_scores(run)
     _tabs(run)
@@ -211,10 +216,17 @@ def _next_steps(run: Run) -> None:
 
 
 def _start_baselines(run: Run) -> None:
-    """Queue the table of this policy and of all others that learnt from the same snapshot."""
+    """Queue the table of this policy and of all others that learnt from the same snapshot; of those that kept a best
+    policy which is not their last one, of both."""
     with store().read() as tx:
         others = [each for each in trained_models(tx, run.project_id) if each.snapshot_id == run.snapshot_id]
-    names = " ".join(f"run:{each.id}" for each in others)
+        best = {each.id: iteration for each, iteration in best_policies(tx, run.project_id or "")}
+    names = " ".join(
+        f"run:{each.id} {best_name(each.id)}"
+        if best.get(each.id) not in (None, (each.result or {}).get("iterations"))
+        else f"run:{each.id}"
+        for each in others
+    )
     config: Any = CONFIGS[RunKind.BASELINES](
         model=run.config["model"], models=names, max_new_tokens=run.config["max_new_tokens"]
     )
@@ -230,20 +242,22 @@ def _lineage(run: Run) -> None:
     """Where the run comes from and what was made from it, as links."""
     with store().read() as tx:
         others = list_runs(tx, project_id=run.project_id, limit=200) if run.project_id else []
-    models = {str(run.config.get(name)) for name in ("model", "model_a", "model_b")}
-    start = [each for each in others if f"run:{each.id}" in models]
-    made = [each for each in others if each.reward_run_id == run.id or f"run:{run.id}" in each.config.values()]
+    names = starts_of(run)
+    start = [each for each in others if each.id in set(map(run_of, names))]
+    made = [each for each in others if each.reward_run_id == run.id or run.id in set(map(run_of, starts_of(each)))]
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.snapshot_id:
             name = f"Snapshot {short_id(run.snapshot_id)}"
             _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
-        for each in start:
-            _leads_to("runs", "run", each.id, f"Starts from {run_name(each)}", ":material/history:")
+        for each in start[:6]:
+            label = f"Starts from {run_name(each)}{', best' if best_name(each.id) in names else ''}"
+            _leads_to("runs", "run", each.id, label, ":material/history:")
         if run.reward_run_id:
             name = f"Reward model {short_id(run.reward_run_id)}"
             _leads_to("runs", "run", run.reward_run_id, name, ":material/trophy:")
         for each in made[:6]:
-            _leads_to("runs", "run", each.id, f"Used by {run_name(each)}", ":material/arrow_forward:")
+            label = f"{'Best used' if best_name(run.id) in starts_of(each) else 'Used'} by {run_name(each)}"
+            _leads_to("runs", "run", each.id, label, ":material/arrow_forward:")
 
 
 def _leads_to(screen: str, param: str, wanted_id: str, label: str, icon: str) -> None:

@@ -27,7 +27,8 @@ def show_lineage(run: Run) -> None:
     st.caption("What this run was made of, the nearest first. Each opens its own page.")
     with st.container(horizontal=True):
         for each in found.runs[1:]:
-            if st.button(run_name(each), icon=":material/arrow_back:", key=f"{KEY}.run.{each.id}"):
+            name = f"{run_name(each)}, best" if each.id in found.by_best else run_name(each)
+            if st.button(name, icon=":material/arrow_back:", key=f"{KEY}.run.{each.id}"):
                 go_to("runs", run=each.id)
         for each_id in found.snapshot_ids:
             name = f"Snapshot {short_id(each_id)}"

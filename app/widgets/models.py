@@ -5,20 +5,26 @@ from __future__ import annotations
 from contextlib import suppress
 
 from app.widgets.words import ago, flatten, number, run_name, short_id
+from data.best_policy import best_iteration, best_name, is_best, run_of
 from data.errors import NotFound
 from data.records import Run, Snapshot
 from data.runs import get_run
 from data.store import Tx
 from data.tasks import models_of_project
 from training.config import DEMO_MODEL
-from training.launch import reward_models, trained_models
+from training.launch import best_policies, reward_models, trained_models
 
 
 def model_suggestions(tx: Tx, project_id: str) -> dict[str, str]:
     """Models that can write: value -> label. Anything else may be typed."""
     found = {DEMO_MODEL: "demo: SmolLM2 135M Instruct"}
+    best = {run.id: (run, iteration) for run, iteration in best_policies(tx, project_id)}
     for run in trained_models(tx, project_id):
-        found[f"run:{run.id}"] = f"{run_name(run)}, {ago(tx.now() - (run.ended_at or run.created_at))}"
+        found[f"run:{run.id}"] = f"{run_name(run)}, {_when(tx, run)}"
+        if run.id in best:
+            found |= _best_label(tx, *best.pop(run.id))
+    for run, iteration in best.values():  # of runs that were stopped
+        found |= _best_label(tx, run, iteration)
     for model, n_responses in models_of_project(tx, project_id):
         found.setdefault(model, f"{model} ({n_responses:,} responses here)")
     return found
@@ -26,11 +32,26 @@ def model_suggestions(tx: Tx, project_id: str) -> dict[str, str]:
 
 def model_name(tx: Tx, value: str) -> str:
     """How to call a model of a configuration: a run of ours by its kind, the rest as it is."""
-    if not value.startswith("run:"):
+    run_id = run_of(value)
+    if run_id is None:
         return value
     with suppress(NotFound):
-        return run_name(get_run(tx, value.removeprefix("run:")))
+        run = get_run(tx, run_id)
+        return best_label(run, best_iteration(tx, run.id)) if is_best(value) else run_name(run)
     return value
+
+
+def best_label(run: Run, iteration: int) -> str:
+    """`PPO 1a2b3c best (iteration 4)`."""
+    return f"{run_name(run)} best (iteration {iteration})"
+
+
+def _best_label(tx: Tx, run: Run, iteration: int) -> dict[str, str]:
+    return {best_name(run.id): f"{best_label(run, iteration)}, {_when(tx, run)}"}
+
+
+def _when(tx: Tx, run: Run) -> str:
+    return ago(tx.now() - (run.ended_at or run.created_at))
 
 
 def reward_run_labels(tx: Tx, project_id: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 import factories
 import pytest
 from cli_runner import Cli, start
+from run_makers import watched
 from tiny import save_tiny_model
 
 from app.commands import waiting
@@ -135,6 +136,19 @@ def test_training_is_queued(cli: Cli, snapshot: Snapshot, kind: str) -> None:
     made = cli.make("train", kind, "--snapshot", snapshot.id, "--set", "learning_rate=3e-5", "adapter=full")
     assert (made["kind"], made["snapshot_id"], made["project_id"]) == (kind, snapshot.id, snapshot.project_id)
     assert (made["config"]["learning_rate"], made["config"]["adapter"]) == (3e-5, "full")
+
+
+def test_the_best_policy_is_shown_and_sampled_from(cli: Cli, sqlite_store: Store, snapshot: Snapshot) -> None:
+    run = watched(sqlite_store, snapshot, {0: 0.1, 2: 0.7, 4: 0.4}, model="demo")
+    start = watched(sqlite_store, snapshot, {0: 0.5, 2: 0.3}, model="demo")
+    shown = cli.make("runs", "show", run.id)["best_policy"]
+    assert shown["model"] == f"run:{run.id}/best"
+    assert (shown["iteration"], shown["figure"], shown["last_iteration"], shown["last_figure"]) == (2, 0.7, 4, 0.4)
+    lines = [line.strip() for line in cli("runs", "show", run.id).out.splitlines()]
+    assert "best policy:" in lines and f"model: run:{run.id}/best" in lines
+    words = ("sample", "--project", snapshot.project_id, "--model")
+    assert cli.make(*words, f"run:{run.id[-6:]}/best")["config"]["model"] == f"run:{run.id}/best"
+    assert "its start was the best, by held_out/objective" in cli.refuse(*words, f"run:{start.id}/best")
 
 
 def test_ppo_is_queued_with_its_own_prompts(

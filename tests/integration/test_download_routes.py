@@ -40,6 +40,13 @@ def test_downloads(server: WebServer, server_store: Store, tmp_path: Path) -> No
         assert archive.testzip() is None
         assert archive.namelist() == ["model/weights.bin"], "links are not packed"
         assert archive.read("model/weights.bin") == (folder / "model" / "weights.bin").read_bytes()
+    (folder / "best").mkdir()
+    (folder / "best" / "weights.bin").write_bytes(b"\x02" * 700_000)
+    best = get(f"/download/run/{run.id}/best")
+    assert 'filename="best.zip"' in best.headers["content-disposition"]
+    (tmp_path / "best.zip").write_bytes(best.body)
+    with zipfile.ZipFile(tmp_path / "best.zip") as archive:
+        assert archive.read("best/weights.bin") == b"\x02" * 700_000
     bad = ["out", "out/rankloop.db", "model/passwords", "../../rankloop.db", "%2e%2e/%2e%2e/rankloop.db", "nothing"]
     for path in bad:
         assert get(f"/download/run/{run.id}/{path}").status in (400, 404), path
