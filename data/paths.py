@@ -2,7 +2,7 @@
 
 <home>/rankloop.db          the SQLite store, unless a URL says otherwise
 <home>/snapshots/<id>/      groups.parquet, pairs.parquet, manifest.json
-<home>/runs/<id>/           log.txt, checkpoints/, model/, samples, results
+<home>/runs/<id>/           log.txt, checkpoints/, model/, best/ (of PPO), samples, results
 <home>/models/<name>/       models fetched for everybody (the demo model)
 <home>/exports/, uploads/, backups/
 """

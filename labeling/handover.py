@@ -10,6 +10,7 @@ from pathlib import Path
 
 from data.errors import InvalidInput
 from data.files import Problem, read_rows
+from data.language_texts import Unfit, read_texts
 from labeling.parse import parse_prompt, parse_responses
 
 
@@ -36,7 +37,27 @@ def hand_over(source: Path, target: Path, *, with_responses: bool) -> tuple[int,
                 plain["facts"] = prompt.facts
             file.write(json.dumps(plain, ensure_ascii=False) + "\n")
             written += 1
+    _refuse_if_none(source, written, problems)
+    return written, problems
+
+
+def hand_over_texts(source: Path, target: Path) -> tuple[int, list[Problem]]:
+    """The same for texts that a language model learns from: {"line", "text"}, or {"line", "messages", "response"}."""
+    problems: list[Problem] = []
+    written = 0
+    with target.open("w", encoding="utf-8") as file:
+        for row in read_texts(source):
+            if isinstance(row, Unfit):
+                problems.append(Problem(row.line, row.message))
+                continue
+            plain = {"text": row.text} if row.messages is None else {"messages": row.messages, "response": row.text}
+            file.write(json.dumps({"line": row.line, **plain}, ensure_ascii=False) + "\n")
+            written += 1
+    _refuse_if_none(source, written, problems)
+    return written, problems
+
+
+def _refuse_if_none(source: Path, written: int, problems: list[Problem]) -> None:
     if not written:
         first = f"; line {problems[0].line}: {problems[0].message}" if problems else ""
         raise InvalidInput(f"{source.name}: no row can be used{first}")
-    return written, problems

@@ -9,20 +9,18 @@ Each may have "facts": what annotators see beside the prompt.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
 from data.errors import InvalidInput
+from data.messages import checked_text, parse_messages, structure
 from data.projects import MAX_K, MIN_K
-from data.records import Detail, Messages, NewPrompt, NewResponse, RankingStatus, Split
+from data.records import Detail, NewPrompt, NewResponse, RankingStatus, Split
 from data.text import clean_text, clean_value, text_fingerprint
 from labeling.ranks import competition_ranks
 
-ROLES = ("system", "user", "assistant")
 PROMPT_FIELDS = ("prompt", "messages", "instruction", "question", "text")
-MAX_TEXT_LENGTH = 1_000_000
 _SPLITS = (None, "", *Split)
 PROMPT_ROW = frozenset({"id", "split", "meta", "facts"})
 RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
@@ -68,7 +66,7 @@ def parse_prompt(
     named = next((name for name in ("id", "prompt_id") if row.get(name) not in (None, "")), None)
     unknown = {name: value for name, value in row.items() if name not in own_fields | {field, named}}
     return NewPrompt(
-        messages=parse_messages(_structure(row[field]) if field == "messages" else row[field]),
+        messages=parse_messages(structure(row[field]) if field == "messages" else row[field]),
         split=Split(split) if split else None,
         external_id=None if named is None else clean_text(str(row[named])),
         meta=_object(row.get("meta"), "meta") | (clean_value(unknown) if unknown else {}),
@@ -76,29 +74,9 @@ def parse_prompt(
     )
 
 
-def parse_messages(value: Any) -> Messages:
-    """A prompt's text, or its chat messages, as messages that end with the user's. Raises InvalidInput."""
-    if isinstance(value, str):
-        return ({"role": "user", "content": _text(value, "the prompt")},)
-    if not isinstance(value, list) or not value:
-        raise InvalidInput(f"the prompt is {value!r:.60}; a text or a list of messages is needed")
-    messages = []
-    for place, message in enumerate(value, start=1):
-        if not isinstance(message, dict) or not isinstance(message.get("content"), str):
-            raise InvalidInput(f"message {place} is {message!r:.60}; an object with 'role' and 'content' is needed")
-        role = {"prompter": "user", "human": "user"}.get(str(message.get("role")), message.get("role"))
-        if role not in ROLES:
-            raise InvalidInput(f"message {place} has the role {message.get('role')!r}; one of {ROLES} is needed")
-        content = _text(message["content"], f"message {place}", may_be_empty=role != "user")
-        messages.append({"role": role, "content": content})
-    if messages[-1]["role"] != "user":
-        raise InvalidInput(f"the last message is from {messages[-1]['role']!r}; a prompt ends with the user's message")
-    return tuple(messages)
-
-
 def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
     """Read the `responses` of a row: texts, or objects with a text and where it came from. Raises InvalidInput."""
-    values = _structure(row.get("responses"))
+    values = structure(row.get("responses"))
     if not isinstance(values, list) or not values:
         raise InvalidInput("no 'responses': a list of texts, or of objects with a 'text', is needed")
     responses = []
@@ -108,7 +86,7 @@ def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
             raise InvalidInput(f"response {place} is {value!r:.60}; a text, or an object with a 'text', is needed")
         meta = _object(entry.get("meta"), f"response {place}: meta")
         provenance = {name: each for name, each in entry.items() if name not in ("text", "model", "meta")} | meta
-        text = _text(entry["text"], f"response {place}")
+        text = checked_text(entry["text"], f"response {place}")
         model = clean_text(str(entry.get("model") or ""))
         responses.append(NewResponse(text, model, {"source": "import"} | clean_value(provenance)))
     return tuple(responses)
@@ -148,7 +126,7 @@ def parse_ranking(row: dict[str, Any]) -> ParsedRanking:
 def _facts(value: Any) -> str:
     if value is not None and not isinstance(value, str):
         raise InvalidInput(f"facts is {type(value).__name__}; a text is needed")
-    return _text(value, "facts", may_be_empty=True) if value else ""
+    return checked_text(value, "facts", may_be_empty=True) if value else ""
 
 
 def _is_gold(value: Any, ranks: tuple[int, ...] | None) -> bool:
@@ -167,7 +145,7 @@ def _skip_reason(row: dict[str, Any]) -> str:
 
 
 def _ranks(value: Any, n: int) -> tuple[int, ...]:
-    given = _structure(value)
+    given = structure(value)
     if not isinstance(given, list) or len(given) != n:
         found = f"{len(given)} ranks" if isinstance(given, list) else "no 'ranks'"
         raise InvalidInput(f"{found} for {n} responses; one rank for each response is needed")
@@ -199,7 +177,7 @@ def _detail(row: dict[str, Any], ranks: tuple[int, ...] | None, n: int) -> Detai
 
 def _list_of(row: dict[str, Any], name: str, n: int) -> tuple[Any, ...]:
     """A list with one value for each response; none if nothing was said."""
-    given = _structure(row.get(name))
+    given = structure(row.get(name))
     if given in (None, "", []):
         return ()
     if not isinstance(given, list) or len(given) != n:
@@ -208,7 +186,7 @@ def _list_of(row: dict[str, Any], name: str, n: int) -> tuple[Any, ...]:
 
 
 def _unplaced(value: Any, ranks: tuple[int, ...] | None) -> tuple[int, ...]:
-    given = _structure(value)
+    given = structure(value)
     if given in (None, "", []):
         return ()
     places = [_whole(place) for place in given] if isinstance(given, list) else []
@@ -237,29 +215,10 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() and len(value) < 12 else value
 
 
-def _structure(value: Any) -> Any:
-    """A list or an object that a table holds as JSON text, as such; everything else as it is."""
-    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
-        try:
-            return clean_value(json.loads(value))
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def _object(value: Any, what: str) -> dict[str, Any]:
-    found = _structure(value)
+    found = structure(value)
     if found in (None, ""):
         return {}
     if not isinstance(found, dict):
         raise InvalidInput(f"{what} is {type(found).__name__}; a JSON object is needed")
     return dict(clean_value(found))
-
-
-def _text(value: str, what: str, *, may_be_empty: bool = False) -> str:
-    text = clean_text(value)
-    if not text.strip() and not may_be_empty:
-        raise InvalidInput(f"{what} is empty")
-    if len(text) > MAX_TEXT_LENGTH:
-        raise InvalidInput(f"{what} has {len(text):,} characters; at most {MAX_TEXT_LENGTH:,} are allowed")
-    return text

@@ -128,8 +128,10 @@ class PPOConfig(TrainConfig, GenerationConfig):
     loss_mean: str = option("token", "mean of the policy loss over tokens, or over responses",
                             choices=("token", "response"), group=ALGORITHM)  # fmt: skip
     entropy_coef: float = option(0.0, "weight of an entropy bonus", min=0.0, group=ALGORITHM)
-    ptx_coef: float = option(0.0, "weight of a language-model loss on best-ranked responses (PPO-ptx)", min=0.0,
-                             group=ALGORITHM)  # fmt: skip
+    ptx_coef: float = option(0.0, "weight of a language-model loss on best-ranked responses, or on the texts of "
+                             "ptx_file (PPO-ptx)", min=0.0, group=ALGORITHM)  # fmt: skip
+    ptx_file: str = option("", "a file of texts, or of prompts with a response, for that loss, in place of the "
+                           "best-ranked responses", group=ALGORITHM)  # fmt: skip
     max_update_kl: float | None = option(None, "stop a rollout's updates when KL(old, new) passes this",
                                          unit="nats per token", min=0.0, group=ALGORITHM)  # fmt: skip
     missing_eos_penalty: float = option(1.0, "taken from the score of a response that does not end", min=0.0,
@@ -165,6 +167,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
                 f"{self.prompts_per_iteration} prompts x {self.responses_per_prompt} responses = {rows} responses per "
                 f"iteration can't be cut into {self.minibatches} equal minibatches"
             )
+        if self.ptx_file and not self.ptx_coef:
+            raise InvalidConfig("ptx_file is learnt from only with ptx_coef above 0; set it, or leave the file out")
         if self.scale_scores and self.running_scores:
             raise InvalidConfig("scale_scores and running_scores both divide the scores; choose one")
 

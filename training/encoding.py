@@ -118,6 +118,11 @@ class Encoder:
         """A response's ids, with the end token."""
         return [*self._as_text(text), self.eos_id]
 
+    def text_ids(self, text: str) -> list[int]:
+        """A plain text's ids, without any template: with the start token where the tokenizer sets one, and the end."""
+        start = [self.tokenizer.bos_token_id] if self._starts_with_bos else []
+        return [*start, *self._as_text(text), self.eos_id]
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of a response's ids; end tokens are left out."""
         kept = [token for token in ids if token not in self.stop_ids]

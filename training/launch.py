@@ -19,6 +19,7 @@ from typing import Any
 from data.best_policy import best_iteration, best_name, is_best, run_of, why_no_best
 from data.errors import InvalidConfig, InvalidInput, WorkFailed
 from data.fields import from_dict, to_dict
+from data.language_texts import check_has_text
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.projects import get_project
 from data.records import Run, RunKind, RunStatus
@@ -231,11 +232,23 @@ def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_
     if values.get("model") == "":
         values["model"] = _model_to_start_from(tx, project_id, reward_run)
     _settle_models(tx, values)
+    if values.get("ptx_file"):
+        values["ptx_file"] = _file_of_texts(values["ptx_file"])
     if values.get("second_reward_run"):
         values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
     if values.get("beside"):
         values["beside"] = _more_reward_runs(tx, values["beside"], reward_run)
     return to_dict(from_dict(CONFIGS[kind], values))
+
+
+def _file_of_texts(written: str) -> str:
+    """The absolute path of `ptx_file`, which holds a text. Raises InvalidInput."""
+    path = Path(written).expanduser().absolute()
+    try:
+        check_has_text(path)
+    except InvalidInput as error:
+        raise InvalidInput(f"ptx_file = {written!r}: {error}") from None
+    return str(path)
 
 
 def _reward_run(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:

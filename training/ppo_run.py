@@ -17,7 +17,7 @@ from data.records import Messages, Split
 from data.snapshots import read_groups
 from training.build_roles import build_roles, second_reward_model
 from training.config import PPOConfig, RLOOConfig, critic_learning_rate, peak_learning_rate
-from training.encoding import Encoder, fit
+from training.encoding import Encoder
 from training.learner import Learner, resume
 from training.models import (
     MODEL_FOLDER,
@@ -31,6 +31,7 @@ from training.models import (
 )
 from training.policy_eval import Evaluation, held_out_prompts
 from training.ppo import ADAM_BETAS, ADAM_EPS, train
+from training.ptx import ptx_examples
 from training.reporter import Reporter
 from training.roles import Roles
 from training.rollout import PromptItem
@@ -126,7 +127,7 @@ def report_cut_scores(config: PPOConfig, reporter: Reporter, prompts: list[Promp
 
 
 def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: Encoder) -> Learner:
-    """Optimizers for what is trained, the scale of the scores, and best-ranked responses where PPO-ptx wants them."""
+    """Optimizers for what is trained, the scale of the scores, and the texts where PPO-ptx wants some."""
     info = read_reward_info(reporter.home.run_folder(reporter.run.reward_run_id or ""))
     options: dict[str, Any] = {"betas": ADAM_BETAS, "eps": ADAM_EPS, "weight_decay": 0.0}
     policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=peak_learning_rate(config), **options)
@@ -137,32 +138,8 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
             raise InvalidInput("scale_scores: the reward model gives every SFT response the same score")
         learner.score_scale = info.std
     if config.ptx_coef:
-        learner.best_of = best_responses(reporter, encoder, roles.context)
+        learner.best_of = ptx_examples(config, reporter, encoder, roles.context)
     return learner
-
-
-def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[tuple[list[int], list[int]]]:
-    """(prompt, best-ranked response) of the snapshot's training side, as token ids; what had to be cut is counted.
-
-    Raises InvalidInput if there is none.
-    """
-    counts = Counter[str](used=0, cut=0, refused=0)
-    pairs = []
-    for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
-        if group.split is not Split.TRAIN:
-            continue
-        try:
-            prompt = encoder.prompt_ids(group.messages)
-        except InvalidInput:
-            counts["refused"] += 1
-            continue
-        fitted = fit(prompt, encoder.response_ids(group.best), context)
-        counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
-        pairs.append((fitted.prompt, fitted.response))
-    reporter.event("best_responses", **counts)
-    if not pairs:
-        raise InvalidInput("ptx_coef: the snapshot's training side holds no response that can be used")
-    return pairs
 
 
 def _prompts_of_file(config: PPOConfig | RLOOConfig) -> Iterator[tuple[str, Messages, str]]:

@@ -7,8 +7,9 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ from app.progress import ProgressLine
 from data.best_policy import best_name, best_policy
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
+from data.files import Problem
 from data.ids import new_id
 from data.metrics import metrics_of
 from data.records import Run, RunKind
 from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
-from labeling.handover import hand_over
+from labeling.handover import hand_over, hand_over_texts
 from labeling.imports import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, DEMO_MODEL, TrainConfig
 from training.launch import count_reward_data, queue_run
@@ -98,7 +100,7 @@ def _add_train(words: Any) -> None:
     for kind in _TRAINED:
         page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
         parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
-        parser.set_defaults(kind=kind, reward_run=None, prompts=None, dry_run=False)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
         if kind in (RunKind.PPO, RunKind.RLOO):
             parser.add_argument(
@@ -108,6 +110,8 @@ def _add_train(words: Any) -> None:
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
         if kind is RunKind.PPO:
+            help = "texts, or prompts with a response, for PPO-ptx, in place of the best-ranked responses"
+            parser.add_argument("--ptx", metavar="FILE", help=help)
             parser.add_argument("--dry-run", action="store_true", help="check everything, one step included, and wait")
         if kind is RunKind.REWARD:
             parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
@@ -162,14 +166,21 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
     if arguments.dry_run and arguments.kind is RunKind.REWARD:
         return _dry_run(config, arguments.snapshot, context)
-    with _handed_over(context, arguments.prompts, with_responses=False) as (file, report):
+    prompts, texts = partial(hand_over, with_responses=False), hand_over_texts
+    with (
+        _handed_over(context, arguments.prompts, prompts) as (file, report),
+        _handed_over(context, arguments.ptx, texts) as (ptx, ptx_report),
+    ):
         if file is not None:
             config = replace(config, prompts_file=file)
+        if ptx is not None:
+            config = replace(config, ptx_file=ptx)
         kind = RunKind.CHECK if arguments.dry_run else arguments.kind
         links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
         run = queue_run(context.store, kind, config, **links)
     outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
-    return replace(outcome, document=outcome.document | report)
+    more = {"ptx": ptx_report["input"]} if ptx_report else {}
+    return replace(outcome, document=outcome.document | report | more)
 
 
 def _dry_run(config: Any, snapshot_id: str, context: Context) -> Outcome:
@@ -187,7 +198,7 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
     out = Path(arguments.out).expanduser().absolute() if arguments.out else None
     if out is not None and out.exists():
         raise Conflict(f"--out {arguments.out}: it exists already; name a new file")
-    with _handed_over(context, arguments.file, with_responses=True) as (file, report):
+    with _handed_over(context, arguments.file, partial(hand_over, with_responses=True)) as (file, report):
         first, *more = arguments.reward_run
         base = {"input_file": file, "beside": ",".join(more)}
         config: Any = from_words(CONFIGS[RunKind.SCORE], arguments.fields, base)
@@ -264,7 +275,7 @@ def _queued(context: Context, run: Run, is_waited_for: bool) -> Outcome:
 
 @contextlib.contextmanager
 def _handed_over(
-    context: Context, name: str | None, *, with_responses: bool
+    context: Context, name: str | None, hand: Callable[[Path, Path], tuple[int, list[Problem]]]
 ) -> Iterator[tuple[str | None, dict[str, Any]]]:
     """Put a person's file into the home folder as runs read it; what is wrong with its lines is said and reported.
 
@@ -276,7 +287,7 @@ def _handed_over(
     source = existing_file(name)
     target = context.home.uploads / f"{new_id(time.time())}.jsonl"
     try:
-        n_rows, problems = hand_over(source, target, with_responses=with_responses)
+        n_rows, problems = hand(source, target)
         shown = problems[:MAX_PROBLEMS_SHOWN]
         for problem in shown:
             context.say(f"{source.name}, line {problem.line}: {problem.message}; left out")

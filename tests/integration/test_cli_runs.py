@@ -170,6 +170,31 @@ def test_ppo_is_queued_with_its_own_prompts(
     assert len(list(home.uploads.iterdir())) == 1
 
 
+def test_ppo_is_queued_with_texts_of_its_own(
+    cli: Cli, home: Home, snapshot: Snapshot, reward_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.csv").write_text("text,prompt,response\nonce,,\n,Q,A\n,,\n")
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "ppo", "--snapshot", snapshot.id, "--reward-run", reward_run.id, "--ptx", "texts.csv")
+    made = cli.make(*words, "--set", "ptx_coef=0.5")
+    kept = Path(made["config"]["ptx_file"])
+    assert kept.parent == home.uploads
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [
+        {"line": 2, "text": "once"},
+        {"line": 3, "messages": [{"role": "user", "content": "Q"}], "response": "A"},
+    ]
+    empty = {"line": 4, "message": "the text or the response is empty"}
+    assert made["ptx"] == {"rows": 2, "refused": 1, "problems": [empty]}
+    (tmp_path / "texts.csv").write_text("text\nonce\n")
+    assert "only with ptx_coef above 0" in cli.refuse(*words)
+    (tmp_path / "texts.csv").write_text("text\n")
+    assert "texts.csv: no row can be used" in cli.refuse(*words, "--set", "ptx_coef=0.5")
+    assert len(list(home.uploads.iterdir())) == 1
+    (tmp_path / "here.jsonl").write_text('{"text": "once"}\n')
+    made = cli.make(*words[:-2], "--set", "ptx_coef=0.5", "ptx_file=here.jsonl")
+    assert made["config"]["ptx_file"] == str(tmp_path / "here.jsonl")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -11,6 +11,7 @@ import factories as make
 import pytest
 
 from data.files import SUFFIXES
+from data.language_texts import LanguageText, read_texts
 from data.paths import Home
 from data.snapshots import GROUP_COLUMNS, OTHER_COLUMNS, PAIR_COLUMNS, read_parquet
 from data.store import Store
@@ -32,7 +33,8 @@ EXAMPLES = [
     Example(head.split()[0], head.split()[1:], text)
     for head, text in re.findall(r"^```(.+?)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 ]
-IMPORTS = [each for each in EXAMPLES if each.words[0] != "export"]
+IMPORTS = [each for each in EXAMPLES if each.words[0] not in ("export", "texts")]
+TEXTS = [each for each in EXAMPLES if each.words[0] == "texts"]
 EXPORTS = [each for each in EXAMPLES if each.words[0] == "export"]
 
 
@@ -53,6 +55,15 @@ def test_an_example_goes_in_as_the_page_says(sqlite_store: Store, tmp_path: Path
     said = {name: int(number) for word in example.words if "=" in word for name, number in [word.split("=")]}
     assert said
     assert bring_in(sqlite_store, make.make_project(sqlite_store).id, example, tmp_path) == said
+
+
+def test_texts_for_ptx_are_read_as_the_page_says(tmp_path: Path) -> None:
+    (example,) = TEXTS
+    (tmp_path / "texts.jsonl").write_text(example.text, encoding="utf-8")
+    found = [each for each in read_texts(tmp_path / "texts.jsonl") if isinstance(each, LanguageText)]
+    plain = sum(each.messages is None for each in found)
+    assert example.words[1:] == [f"plain={plain}", f"responses={len(found) - plain}"]
+    assert len(found) == len(example.text.splitlines())
 
 
 @pytest.mark.parametrize("example", EXPORTS, ids=lambda each: each.words[1])

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from data.errors import InvalidInput
+from data.messages import parse_messages
 from data.records import Detail, RankingStatus, Split
-from labeling.parse import RESPONSES_ROW, parse_messages, parse_prompt, parse_rankable, parse_ranking, parse_responses
+from labeling.parse import RESPONSES_ROW, parse_prompt, parse_rankable, parse_ranking, parse_responses
 
 USER = {"role": "user", "content": "hi"}
 

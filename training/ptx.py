@@ -1,0 +1,140 @@
+"""What PPO-ptx learns from beside the rewards: the snapshot's best-ranked responses, or the texts of a file.
+
+Each is (ids that are only read, ids whose log-probability counts).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from data.errors import InvalidInput
+from data.language_texts import LanguageText, Unfit, found_words, read_texts
+from data.records import RunKind, Split
+from data.snapshots import read_groups
+from training.config import PPOConfig
+from training.encoding import Encoder, fit
+from training.reporter import Reporter
+
+KEPT_FILE = "ptx"  # in the run's folder, with the suffix of the file that was given
+MOST = 100_000  # examples that are held in memory
+Example = tuple[list[int], list[int]]
+
+
+def ptx_examples(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[Example]:
+    """What the steps draw from. context: how many tokens the models read. Raises InvalidInput if there is nothing."""
+    if config.ptx_file:
+        return texts_of_file(config, reporter, encoder, context)
+    return best_responses(reporter, encoder, context)
+
+
+def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[Example]:
+    """(prompt, best-ranked response) of the snapshot's training side, as token ids; what had to be cut is counted.
+
+    Raises InvalidInput if there is none.
+    """
+    counts = Counter[str](used=0, cut=0, refused=0)
+    pairs = []
+    for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
+        if group.split is not Split.TRAIN:
+            continue
+        try:
+            prompt = encoder.prompt_ids(group.messages)
+        except InvalidInput:
+            counts["refused"] += 1
+            continue
+        fitted = fit(prompt, encoder.response_ids(group.best), context)
+        counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
+        pairs.append((fitted.prompt, fitted.response))
+    reporter.event("best_responses", **counts)
+    if not pairs:
+        raise InvalidInput("ptx_coef: the snapshot's training side holds no response that can be used")
+    return pairs
+
+
+def texts_of_file(config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int) -> list[Example]:
+    """The texts of `ptx_file`. None is longer than a prompt with its response can be in this run, so that a step needs
+    no more memory for it; a longer plain text is learnt in pieces, a pair is cut as in fine-tuning.
+
+    Of more than MOST examples as many are drawn at random, by the seed. What is left out is counted by reason in an
+    event, with the hash of the file. Raises InvalidInput if nothing is left.
+    """
+    path = kept_file(config, reporter)
+    limit = min(context, config.max_prompt_tokens + config.max_new_tokens)
+    counts, unfit = Counter[str](texts=0, pieces=0, responses=0, cut=0), Counter[str]()
+    examples: list[Example] = []
+    rng, n_seen, first_problem = random.Random(config.seed), 0, ""
+    for n_rows, row in enumerate(read_texts(path)):
+        if n_rows % 1000 == 0:
+            reporter.raise_if_stopping()
+        if isinstance(row, Unfit):
+            unfit[row.reason] += 1
+            first_problem = first_problem or f"line {row.line}: {row.message}"
+            continue
+        for example in _examples_of(row, encoder, limit, counts, unfit):
+            n_seen += 1
+            if len(examples) < MOST:
+                examples.append(example)
+            elif (place := rng.randrange(n_seen)) < MOST:
+                examples[place] = example
+    said = {f"left_out_{reason}": n for reason, n in unfit.items()} | {"not_drawn": n_seen - len(examples)}
+    words = {"first_problem": first_problem} if first_problem else {}
+    reporter.event("ptx_texts", **counts, **said, **words, longest=limit, sha256=_sha256(path))
+    if not examples:
+        raise InvalidInput(f"ptx_file: {config.ptx_file} has no text that can be used{found_words(unfit)}")
+    return examples
+
+
+def _examples_of(
+    row: LanguageText, encoder: Encoder, limit: int, counts: Counter[str], unfit: Counter[str]
+) -> Iterator[Example]:
+    if row.messages is None:
+        found = list(pieces(encoder.text_ids(row.text), limit))
+        if not found:
+            unfit["no_token"] += 1
+        counts.update(texts=bool(found), pieces=len(found))
+        yield from found
+        return
+    try:
+        prompt = encoder.prompt_ids(row.messages)
+    except InvalidInput:
+        unfit["refused_by_template"] += 1
+        return
+    fitted = fit(prompt, encoder.response_ids(row.text), limit)
+    counts.update(responses=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
+    yield fitted.prompt, fitted.response
+
+
+def pieces(ids: list[int], limit: int) -> Iterator[Example]:
+    """A text in pieces of at most `limit` tokens. Every token but the text's first is predicted once: a piece begins
+    with the last token of the one before, which is only read."""
+    for start in range(0, len(ids) - 1, limit - 1):
+        yield ids[start : start + 1], ids[start + 1 : start + limit]
+
+
+def kept_file(config: PPOConfig, reporter: Reporter) -> Path:
+    """The file as the run first saw it: its copy in the run's folder, made at the first start. A check keeps none.
+
+    Raises InvalidInput if the file is not on this machine.
+    """
+    given = Path(config.ptx_file)
+    kept = reporter.folder / f"{KEPT_FILE}{given.suffix.lower()}"
+    if kept.is_file():
+        return kept
+    if not given.is_file():
+        raise InvalidInput(f"ptx_file: {given}: there is no such file on this machine")
+    if reporter.run.kind is not RunKind.PPO:
+        return given
+    staged = kept.with_name(f".{kept.name}")
+    shutil.copyfile(given, staged)
+    staged.replace(kept)
+    return kept
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
