@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Exit status: 0 done; 1 the work failed; 2 the words or the input are wrong (one line says what, where and what to do).
 `rankloop WORD --help` explains a word.
+A model is 'demo', a folder, a hub id, run:ID (what a run ended with), or run:ID/best (the best policy a PPO run kept).
 """
 
 

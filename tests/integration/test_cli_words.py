@@ -44,6 +44,7 @@ def test_help_names_every_word_and_the_statuses(capsys: pytest.CaptureFixture[st
     page = capsys.readouterr().out
     assert [word for word in WORDS if not re.search(rf"\n    {word}\s", page)] == []
     assert "Exit status: 0 done; 1 the work failed; 2 the words or the input are wrong" in page
+    assert "run:ID/best (the best policy a PPO run kept)" in page
 
 
 def test_every_word_takes_home_store_and_json() -> None:
