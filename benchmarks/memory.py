@@ -77,7 +77,7 @@ def check(arguments: argparse.Namespace, layout: str, folder: str) -> dict[str, 
     config = PPOConfig(
         model=arguments.model, adapter=layout, device="cpu", precision="fp32", threads=arguments.threads,
         prompts_per_iteration=8, max_new_tokens=arguments.response, micro_batch_tokens=arguments.tokens,
-        prompts_file=str(Path(folder) / "prompts.jsonl"),
+        prompts_file=str(Path(folder) / "prompts.jsonl"), eval_prompts=0,
     )  # fmt: skip
     report = Preflight(config, Reporter(Path(folder))).look()  # type: ignore[arg-type]
     return {"layout": layout, "checks": report.checks, "memory": report.memory, "step": report.step}

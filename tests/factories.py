@@ -25,6 +25,7 @@ from data.prompts import prompt_id_of
 from data.rankings import as_ranking, save_ranking
 from data.records import (
     Detail,
+    Messages,
     NewPrompt,
     NewRanking,
     NewResponse,
@@ -104,7 +105,7 @@ def make_task(
     where: Store | Tx,
     project: Project,
     *texts: str,
-    prompt: str | None = None,
+    prompt: str | Messages | None = None,
     split: Split | None = None,
     slots: int | None = None,
 ) -> Task:
@@ -112,8 +113,9 @@ def make_task(
     number = next(_numbers)
     texts = texts or tuple(f"response {letter} to prompt {number}" for letter in "abc")
     with _open(where) as tx:
-        new = NewPrompt(({"role": "user", "content": prompt or f"prompt {number}"},), split)
-        prompt_id = prompt_id_of(tx, project.id, new)
+        asked = prompt or f"prompt {number}"
+        messages = ({"role": "user", "content": asked},) if isinstance(asked, str) else asked
+        prompt_id = prompt_id_of(tx, project.id, NewPrompt(messages, split))
         responses = [NewResponse(text, model="test/model") for text in texts]
         wanted = project.overlap if slots is None else slots
         return get_task(tx, add_task(tx, project.id, prompt_id, responses, slots=wanted).task_id)

@@ -25,7 +25,7 @@ from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, S
 from data.runs import claim_run, events_of, finish_run, get_run
 from data.store import open_store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.build_roles import build_roles
+from training.build_roles import build_roles, readings_of
 from training.config import CONFIGS, PPOConfig
 from training.encoding import Encoder
 from training.launch import queue_run
@@ -204,7 +204,8 @@ class Rig:
         return self.snapshot(self.project(n_prompts=12))
 
     def reward(self, adapter: str = "lora", family: str = "llama") -> Run:
-        """A finished reward run on the small snapshot, made when it is first asked for."""
+        """A finished reward run on the small snapshot, made when it is first asked for. family: also a model's name
+        that `model` has made."""
         if (adapter, family) not in self._rewards:
             words = {"model": self.model(family), "adapter": adapter, "learning_rate": 3e-3, "epochs": 2}
             queued = self.queue(RunKind.REWARD, snapshot=self.small_snapshot, **words)
@@ -228,7 +229,8 @@ class Rig:
         source = find_model(config.model, self.home, reporter)
         encoder = load_encoder(source)
         roles = build_roles(config, reporter, machine, source, encoder)
-        prompts = load_prompts(config, reporter, encoder, roles.context)
+        readings = readings_of(config, reporter, source, encoder)
+        prompts = load_prompts(config, reporter, encoder, roles.context, readings)
         return Parts(config, reporter, machine, encoder, roles, prompts, make_learner(config, reporter, roles, encoder))
 
     def held_out(self, snapshot: Snapshot) -> set[str]:

@@ -21,7 +21,9 @@ from training.models import (
     Machine,
     ModelSource,
     backbone,
+    context_of,
     load_classifier,
+    load_encoder,
     load_language_model,
 )
 from training.reporter import Reporter
@@ -30,6 +32,7 @@ from training.roles import (
     Critic,
     Heads,
     Policy,
+    Reading,
     RewardModel,
     Roles,
     SeparateRewardModel,
@@ -39,6 +42,7 @@ from training.roles import (
 from training.scorer import HEADS_FILE, RewardInfo, Scorer, read_reward_info
 
 POLICY, CRITIC, REWARD = "policy", "critic", "reward"
+REWARD_MODEL = "reward_model"  # among what reads the prompts
 
 
 def build_roles(
@@ -63,6 +67,40 @@ def build_roles(
 def shares_base(config: PPOConfig, info: RewardInfo, source: ModelSource) -> bool:
     """Whether one base can carry all four roles: adapters on both sides, made for the same weights."""
     return config.adapter == "lora" and info.has_adapter and info.base_revision == source.revision
+
+
+def critic_start(
+    config: PPOConfig, info: RewardInfo, source: ModelSource, encoder: Encoder, reward_source: ModelSource
+) -> ModelSource:
+    """The model that the critic starts from: the reward model where it reads the policy's tokens, else the policy."""
+    starts_apart = not shares_base(config, info, source) and info.vocabulary_hash == encoder.vocabulary_hash
+    return reward_source if starts_apart else source
+
+
+def context_of_roles(config: PPOConfig, reporter: Reporter, source: ModelSource, encoder: Encoder) -> int:
+    """`Roles.context` before the models are loaded."""
+    run_id = reporter.run.reward_run_id or ""
+    folder = reporter.home.run_folder(run_id)
+    reward_source = ModelSource(f"run:{run_id}", str(folder / MODEL_FOLDER), "")
+    critic = critic_start(config, read_reward_info(folder), source, encoder, reward_source)
+    return min(context_of(source), context_of(critic))
+
+
+def readings_of(config: PPOConfig, reporter: Reporter, source: ModelSource, encoder: Encoder) -> dict[str, Reading]:
+    """What the reward model, and the second one where it is named, will read, before they are loaded."""
+    run_ids = {REWARD_MODEL: reporter.run.reward_run_id or ""}
+    if config.second_reward_run:
+        run_ids["second_reward_model"] = config.second_reward_run
+    found = {}
+    for name, run_id in run_ids.items():
+        folder = reporter.home.run_folder(run_id)
+        info = read_reward_info(folder)
+        if name == REWARD_MODEL and shares_base(config, info, source):
+            found[name] = Reading(encoder, info, encoder.stop_ids, shares_ids=True)
+        else:
+            own = load_encoder(ModelSource(f"run:{run_id}", str(folder / MODEL_FOLDER), ""))
+            found[name] = Reading(own, info, encoder.stop_ids, info.vocabulary_hash == encoder.vocabulary_hash)
+    return found
 
 
 def _shared(
@@ -108,7 +146,7 @@ def _separate(
     shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
     policy, reference, policy_parameters = _policy_and_reference(config, machine, source)
     is_lora = config.adapter == "lora"
-    critic_source = scorer.source if shares_ids else source
+    critic_source = critic_start(config, scorer.info, source, encoder, scorer.source)
     if not shares_ids:
         reason = "the reward model reads other tokens than the policy"
         reporter.event("critic_starts_from_policy", reason=reason)

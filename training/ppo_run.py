@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from data.files import Row, read_rows
 from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
-from training.build_roles import build_roles, second_reward_model
+from training.build_roles import build_roles, readings_of, second_reward_model
 from training.config import PPOConfig, RLOOConfig, critic_learning_rate, peak_learning_rate
 from training.encoding import Encoder
 from training.learner import Learner, resume
@@ -33,7 +33,7 @@ from training.policy_eval import Evaluation, held_out_prompts
 from training.ppo import ADAM_BETAS, ADAM_EPS, train
 from training.ptx import ptx_examples
 from training.reporter import Reporter
-from training.roles import Roles
+from training.roles import Reading, Roles
 from training.rollout import PromptItem
 from training.save_roles import save_critic, save_policy
 from training.scorer import read_reward_info
@@ -50,14 +50,15 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
     roles = build_roles(config, reporter, machine, source, encoder)
-    prompts = load_prompts(config, reporter, encoder, roles.context)
+    readings = readings_of(config, reporter, source, encoder)
+    prompts = load_prompts(config, reporter, encoder, roles.context, readings)
     share_prompts(config, reporter, roles, prompts, encoder)
     learner = make_learner(config, reporter, roles, encoder)
     report_cut_scores(config, reporter, prompts)
     reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
     resume(learner, reporter)
     tokenizer = load_tokenizer(source)
-    evaluation = make_evaluation(config, reporter, machine, encoder, roles, tokenizer)
+    evaluation = make_evaluation(config, reporter, machine, encoder, roles, tokenizer, readings)
     train(config, learner, prompts, encoder, machine, reporter, evaluation)
     save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER)
     save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER)
@@ -79,43 +80,83 @@ def share_prompts(
 
 
 def make_evaluation(
-    config: PPOConfig, reporter: Reporter, machine: Machine, encoder: Encoder, roles: Roles, tokenizer: Any
+    config: PPOConfig,
+    reporter: Reporter,
+    machine: Machine,
+    encoder: Encoder,
+    roles: Roles,
+    tokenizer: Any,
+    readings: Mapping[str, Reading],
 ) -> Evaluation | None:
     """What measures the policy on held-out prompts; None where the snapshot has none or none are asked for."""
-    held_out = held_out_prompts(config, reporter, encoder, roles.context)
+    held_out = load_held_out(config, reporter, encoder, roles.context, readings)
     if not held_out:
         return None
     second = second_reward_model(config, reporter, machine, encoder)
     return Evaluation(config, held_out, encoder, machine, reporter, tokenizer, second)
 
 
+def load_held_out(
+    config: PPOConfig, reporter: Reporter, encoder: Encoder, context: int, readings: Mapping[str, Reading]
+) -> list[PromptItem]:
+    """The held-out prompts that policy and reward models read; those that a reward model refuses are counted."""
+    counts = Counter[str](used=0)
+    items = []
+    for item in held_out_prompts(config, reporter, encoder, context) if config.eval_prompts else []:
+        refuser = refused_by(readings, item.messages, item.facts)
+        counts[f"refused_by_{refuser}" if refuser else "used"] += 1
+        if refuser is None:
+            items.append(item)
+    if len(counts) > 1:
+        reporter.event("held_out_prompts_refused", **counts)
+    return items
+
+
 def load_prompts(
-    config: PPOConfig | RLOOConfig, reporter: Reporter, encoder: Encoder, context: int
+    config: PPOConfig | RLOOConfig,
+    reporter: Reporter,
+    encoder: Encoder,
+    context: int,
+    readings: Mapping[str, Reading],
+    counts: Counter[str] | None = None,
 ) -> list[PromptItem]:
     """The prompts to sample from: a file's, or those of the snapshot's project that are not held out.
 
-    Prompts that are too long or refused by the template are counted and left out. context: how many tokens the models
-    read. Raises InvalidInput if none is left.
+    Prompts that are too long, or refused by the template of the policy or of a reward model, are counted (in `counts`
+    too) and left out. context: how many tokens the models read. Raises InvalidInput if none is left.
     """
     limit = longest_prompt(config, context)
-    counts = Counter[str](used=0, too_long=0, refused=0)
+    counts = Counter[str]() if counts is None else counts
+    counts.update(used=0, too_long=0, refused_by_policy=0, **{f"refused_by_{name}": 0 for name in readings})
     items = []
     for key, messages, facts in _prompts_of_file(config) if config.prompts_file else _prompts_of_project(reporter):
         try:
             ids = encoder.prompt_ids(messages)
         except InvalidInput:
-            counts["refused"] += 1
+            counts["refused_by_policy"] += 1
             continue
         if len(ids) > limit:
             counts["too_long"] += 1
-            continue
-        counts["used"] += 1
-        items.append(PromptItem(key, messages, ids, facts))
+        elif refuser := refused_by(readings, messages, facts):
+            counts[f"refused_by_{refuser}"] += 1
+        else:
+            counts["used"] += 1
+            items.append(PromptItem(key, messages, ids, facts))
     reporter.event("prompts", **counts)
     if not items:
-        found = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items())
+        found = in_words(counts)
         raise InvalidInput(f"no prompt is left to sample from ({found}); import prompts, or raise max_prompt_tokens")
     return items
+
+
+def refused_by(readings: Mapping[str, Reading], messages: Messages, facts: str) -> str | None:
+    """Which reward model refuses the prompt; None if all of them read it."""
+    return next((name for name, reading in readings.items() if reading.refuses(messages, facts)), None)
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """Counts of prompts for a person."""
+    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items())
 
 
 def report_cut_scores(config: PPOConfig, reporter: Reporter, prompts: list[PromptItem]) -> None:

@@ -5,36 +5,39 @@ A check that fails turns the report red and says what to do; what needs it is th
 
 from __future__ import annotations
 
+import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
-from data.errors import InvalidInput, ProjectError
-from training.build_roles import build_roles, shares_base
+from data.errors import Fenced, InvalidInput, ProjectError
+from training.build_roles import build_roles, context_of_roles, readings_of, shares_base
 from training.config import PPOConfig
 from training.encoding import Encoder, pack
 from training.learner import Learner
 from training.machine_memory import available_memory, in_use, peak_in_use, reset_peak
 from training.memory_plan import Models, Part, Work, find_models, peak, plan, step_peak
-from training.models import Machine, ModelSource, context_of, find_model, load_encoder, longest_prompt, set_up_machine
+from training.models import Machine, ModelSource, find_model, load_encoder, longest_prompt, set_up_machine
 from training.models import versions as versions_of
 from training.ppo import check_first_ratio
-from training.ppo_run import load_prompts, make_learner, share_prompts
+from training.ppo_run import in_words, load_held_out, load_prompts, make_learner, share_prompts
 from training.ppo_update import RATIO_DEVIATION, update_minibatch
-from training.reporter import Reporter
+from training.reporter import Cancelled, Reporter
 from training.roles import Roles, ScoredRow
 from training.rollout import PromptItem, Rollout
+from training.sample_shown import Shown, show_sample
 from training.scorer import RewardInfo, read_reward_info
 from training.weightless import Lot
 
 MB = 1e6
 SAFE_SHARE = 0.9  # of the available memory that the predicted peak may take
-SAMPLE_CHARACTERS = 4_000
 GREEN, RED, NOT_REACHED = "ok", "failed", "not reached"
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -44,23 +47,31 @@ class Report:
     checks: list[dict[str, str]] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     step: dict[str, float] = field(default_factory=dict)
-    sample: str = ""
+    samples: list[Shown] = field(default_factory=list)
 
     @property
     def is_green(self) -> bool:
         return all(check["state"] == GREEN for check in self.checks)
 
     def check(self, name: str, look: Callable[[], str]) -> bool:
-        """Add a check: what `look` returns, or what it raises. Once one has failed, the later ones are not reached."""
+        """Add a check: what `look` returns, or what it raises. Once one has failed, the later ones are not reached.
+
+        Any error is a finding: the run would meet it too. What stops the check itself is passed on.
+        """
         if not self.is_green:
             self.checks.append({"name": name, "state": NOT_REACHED, "words": ""})
             return False
         try:
             words, state = look(), GREEN
+        except (Cancelled, Fenced):
+            raise
         except ProjectError as error:
             words, state = str(error), RED
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, MemoryError):
             words, state = "there is not enough memory for it; see the table for the largest part", RED
+        except Exception as error:
+            log.exception("check %r", name)
+            words, state = unexpected(error), RED
         self.checks.append({"name": name, "state": state, "words": words})
         return state == GREEN
 
@@ -92,7 +103,7 @@ class Preflight:
     def look(self) -> Report:
         checks = (
             ("Sizes divide", self.sizes), ("Model and machine", self.model), ("End and padding", self.tokens),
-            ("Context and prompts", self.context), ("The reward model's zero", self.shift),
+            ("The reward model's zero", self.shift), ("Context and prompts", self.context),
             ("Memory", self.memory), ("Policy equals reference", self.reference),
             ("One step at the worst length", self.step),
         )  # fmt: skip
@@ -123,31 +134,33 @@ class Preflight:
         shared = "; texts may hold it too, every mask here comes from lengths" if encoder.is_pad_shared else ""
         return f"responses end with {ends}; padding is {encoder.show([encoder.pad_id])!r} ({encoder.pad_id}){shared}"
 
-    def context(self) -> str:
-        context = context_of(self.source)
-        self.prompts = load_prompts(self.config, self.reporter, self.encoder, context)
-        lengths = [len(prompt.ids) for prompt in self.prompts]
-        longest = max(self.prompts, key=lambda prompt: len(prompt.ids))
-        self.report.sample = self.encoder.show(longest.ids)[-SAMPLE_CHARACTERS:]
-        room = longest_prompt(self.config, context)
-        reads = f"{context} tokens" if context < 2**30 else "texts of any length"
-        return (
-            f"the model reads {reads}: prompts of up to {room} and responses of up to {self.config.max_new_tokens}; "
-            f"{len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens"
-        )
-
     def shift(self) -> str:
         self.info = info = read_reward_info(self.reporter.home.run_folder(self.reporter.run.reward_run_id or ""))
         if not (math.isfinite(info.shift) and math.isfinite(info.std)):
             raise InvalidInput("the reward model's zero is not a finite number; train the reward model again")
-        longest = max(len(prompt.ids) for prompt in self.prompts) + self.config.max_new_tokens + 1
-        cut = f"; it reads {info.max_length} tokens, so the longest prompts lose their beginning" if (
-            longest > info.max_length
-        ) else ""  # fmt: skip
         reads = "the same tokens" if info.vocabulary_hash == self.encoder.vocabulary_hash else "text, encoded again"
         return (
             f"{info.shift:.4f} is taken from every score, the mean of {info.n} SFT responses, whose scores spread by "
-            f"{info.std:.4f}; it reads {reads}{cut}"
+            f"{info.std:.4f}; it reads {reads}"
+        )
+
+    def context(self) -> str:
+        config, counts = self.config, Counter[str]()
+        context = context_of_roles(config, self.reporter, self.source, self.encoder)
+        readings = readings_of(config, self.reporter, self.source, self.encoder)
+        self.prompts = load_prompts(config, self.reporter, self.encoder, context, readings, counts)
+        held_out = len(load_held_out(config, self.reporter, self.encoder, context, readings))
+        self.report.samples = show_sample(config, self.reporter, self.encoder, readings, self.prompts)
+        lengths = [len(prompt.ids) for prompt in self.prompts]
+        reads = f"{context} tokens" if context < 2**30 else "texts of any length"
+        left_out = {name: n for name, n in counts.items() if n and name != "used"}
+        cut = f"; the reward model reads {self.info.max_length}, so the longest prompts lose their beginning" if (
+            max(lengths) + config.max_new_tokens + 1 > self.info.max_length
+        ) else ""  # fmt: skip
+        return (
+            f"policy and critic read {reads}: prompts of up to {longest_prompt(config, context)} and responses of up "
+            f"to {config.max_new_tokens}; {len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens, "
+            f"{in_words(left_out) or 'none'} left out; {held_out} held-out prompts{cut}"
         )
 
     def memory(self) -> str:
@@ -217,6 +230,12 @@ class Preflight:
             return f"{predicted:,.0f} MB predicted, not measured on this machine"
         self.report.memory["measured_step_mb"] = measured = (top - self.before) / MB
         return f"{predicted:,.0f} MB predicted, {measured:,.0f} MB measured"
+
+
+def unexpected(error: Exception) -> str:
+    """An error that nobody foresaw, in one sentence."""
+    words = " ".join(str(error).split())[:300]
+    return f"the run would stop here with {type(error).__name__}: {words}; see the log of the check, and report this"
 
 
 def make_states(optimizer: torch.optim.Optimizer) -> None:

@@ -15,6 +15,7 @@ from trl import RLOOConfig as TRLRLOOConfig
 from trl import RLOOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from training.build_roles import REWARD_MODEL
 from training.config import RLOOConfig, peak_learning_rate
 from training.encoding import Encoder
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged
@@ -83,10 +84,11 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
     encoder.tokenizer.pad_token_id = encoder.pad_id
-    prompts = load_prompts(config, reporter, encoder, context_of(source))
     scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine)
     shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
     reward_model = SeparateRewardModel(scorer, encoder.stop_ids, shares_ids)
+    readings = {REWARD_MODEL: reward_model.reading}
+    prompts = load_prompts(config, reporter, encoder, context_of(source), readings)
     is_lora = config.adapter == "lora"
     model = load_language_model(source, machine.frozen_dtype if is_lora else torch.float32)
     n, rows = config.responses_per_prompt, config.prompts_per_step * config.responses_per_prompt

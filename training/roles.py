@@ -15,6 +15,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from data.errors import InvalidInput
 from data.records import Messages
 from training.encoding import Encoder, Fitted, Sequences, fit, with_facts
 from training.maths.losses import entropy, selected_logprobs
@@ -36,6 +37,7 @@ class RewardModel(Protocol):
     """Scores whole responses, with mean 0 on the SFT responses."""
 
     model: Any
+    reading: Reading
 
     def share_prompts(self, *, wanted: bool) -> None:
         """Whether responses to the same prompt share it when they are scored."""
@@ -66,6 +68,42 @@ class ScoredRow:
     response: list[int]
     text: str
     facts: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reward model reads of the policy's responses; its weights are not needed for that.
+
+    shares_ids: its vocabulary and template are the policy's, so it reads ids; else text, encoded again.
+    """
+
+    encoder: Encoder
+    info: RewardInfo
+    policy_stop_ids: frozenset[int]
+    shares_ids: bool
+
+    def prompt_ids(self, messages: Messages, facts: str) -> list[int]:
+        """A prompt, with the reference facts where it was trained with them. Raises InvalidInput if it is refused."""
+        return self.encoder.prompt_ids(with_facts(messages, facts) if self.info.reads_facts else messages)
+
+    def refuses(self, messages: Messages, facts: str) -> bool:
+        """Whether it can't read a prompt that the policy reads."""
+        if self.shares_ids and not (self.info.reads_facts and facts):
+            return False  # it reads the policy's ids
+        try:
+            self.prompt_ids(messages, facts)
+        except InvalidInput:
+            return True
+        return False
+
+    def text(self, row: ScoredRow) -> Fitted:
+        """Prompt and response as in its training: with its end token, and cut where they are too long."""
+        if not self.shares_ids:
+            prompt = self.prompt_ids(row.messages, row.facts)
+            return fit(prompt, self.encoder.response_ids(row.text), self.info.max_length)
+        if self.info.reads_facts and row.facts:
+            row = replace(row, prompt=self.prompt_ids(row.messages, row.facts))
+        return ended_text(row, self.policy_stop_ids, self.encoder.eos_id, self.info.max_length)
 
 
 class AdapterSwitch:
@@ -230,6 +268,7 @@ class SharedRewardModel:
         self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder, heads: Heads | None = None
     ) -> None:
         self.trunk, self.head, self._info, self._encoder, self._heads = trunk, head, info, encoder, heads
+        self.reading = Reading(encoder, info, encoder.stop_ids, shares_ids=True)
         self.model = trunk.model
 
     def share_prompts(self, *, wanted: bool) -> None:
@@ -255,9 +294,7 @@ class SharedRewardModel:
 
     def _last_states(self, rows: list[ScoredRow]) -> Tensor:
         """(B, d) float32: the state at each text's last token."""
-        ends = (self._encoder.stop_ids, self._encoder.eos_id)
-        read = [_as_read(row, self._encoder, self._info) for row in rows]
-        texts = [ended_text(row, *ends, self._info.max_length) for row in read]
+        texts = [self.reading.text(row) for row in rows]
         return self.trunk.last_states(texts, self._encoder.pad_id).float()
 
 
@@ -265,28 +302,21 @@ class SeparateRewardModel:
     """A reward model with weights of its own, and perhaps a tokenizer and template of its own."""
 
     def __init__(self, scorer: Scorer, policy_stop_ids: frozenset[int], shares_ids: bool) -> None:
-        self._scorer, self._policy_stop_ids, self._shares_ids = scorer, policy_stop_ids, shares_ids
-        self.model, self._shares_prompts = scorer.model, False
+        self._scorer, self.model, self._shares_prompts = scorer, scorer.model, False
+        self.reading = Reading(scorer.encoder, scorer.info, policy_stop_ids, shares_ids)
 
     def share_prompts(self, *, wanted: bool) -> None:
         self._shares_prompts = wanted
 
     def score(self, rows: list[ScoredRow]) -> Tensor:
-        """Scores by ids where the vocabulary and template are the policy's, else by text."""
-        texts = self._texts(rows)
+        """Scores (B,) of what it reads of the responses."""
+        texts = [self.reading.text(row) for row in rows]
         if self._shares_prompts:
             return self._scorer.score_together(rows_of_texts((text.prompt, text.response) for text in texts))
         return self._scorer.score_ids([text.ids for text in texts])
 
     def spread(self, rows: list[ScoredRow]) -> Tensor | None:
-        return self._scorer.spread_ids([text.ids for text in self._texts(rows)])
-
-    def _texts(self, rows: list[ScoredRow]) -> list[Fitted]:
-        if self._shares_ids:
-            ends, longest = (self._policy_stop_ids, self._scorer.encoder.eos_id), self._scorer.info.max_length
-            read = [_as_read(row, self._scorer.encoder, self._scorer.info) for row in rows]
-            return [ended_text(row, *ends, longest) for row in read]
-        return [self._scorer.encode(row.messages, row.text, row.facts) for row in rows]
+        return self._scorer.spread_ids([self.reading.text(row).ids for row in rows])
 
 
 class Roles(NamedTuple):
@@ -314,13 +344,6 @@ class Roles(NamedTuple):
         """The longest text that both policy and critic read, in tokens."""
         models = (self.policy.language_model, self.critic.trunk.model)
         return min(context_length(model.config) for model in models)
-
-
-def _as_read(row: ScoredRow, encoder: Encoder, info: RewardInfo) -> ScoredRow:
-    """The row with the prompt that the reward model reads: with the reference facts, where it was trained with them."""
-    if not (info.reads_facts and row.facts):
-        return row
-    return replace(row, prompt=encoder.prompt_ids(with_facts(row.messages, row.facts)))
 
 
 def ended_text(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> Fitted:

@@ -1,7 +1,7 @@
 """The child process of a run: `python -m training.worker RUN_ID --epoch N`. It writes its own end.
 
 Without `--epoch` nobody has claimed the run for it, as under `accelerate launch`: it does that itself.
-The store and the home folder come from the environment, as `training.supervisor` sets it. Two places may catch every
+The store and the home folder come from the environment, as `training.supervisor` sets it. Few places may catch every
 exception, this is one of them: whatever happens is written into the run.
 """
 

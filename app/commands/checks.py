@@ -1,4 +1,4 @@
-"""What `rankloop train ppo --dry-run` prints: every check, the memory by part, and one prompt as the model reads it."""
+"""What `rankloop train ppo --dry-run` prints: every check, the memory by part, and a sample as the models read it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     if parts := report["memory"].get("parts_mb"):
         rows = [(part["name"], *(f"{part[name]:,.1f}" for name in PARTS)) for part in parts]
         lines += ["", "memory in MB, by prediction:", *table(rows, ("ROLE", *(part.upper() for part in PARTS)))]
-    if report["sample"]:
-        lines += ["", "the longest prompt, as the model reads it:", report["sample"]]
+    for shown in report.get("samples", []):
+        notes = shown["notes"] or "nothing is cut"
+        lines += [
+            "",
+            f"a sample as the {shown['reader']} reads it ({shown['tokens']:,} tokens; {notes}):",
+            shown["text"],
+        ]
     return lines

@@ -1,8 +1,8 @@
-"""The check of a PPO run before its start: what was looked at, memory by part, and a prompt as the model reads it."""
+"""The check of a PPO run before its start: what was looked at, memory by part, and a sample as the models read it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -13,6 +13,7 @@ from data.records import Role, Run, RunStatus
 from data.runs import get_run
 
 REFRESH_S = 1.0
+SHORT = 800  # characters of a text that is shown at its full height
 ICONS = {"ok": ":green[:material/check_circle:]", "failed": ":red[:material/error:]"}
 NOT_REACHED = ":gray[:material/radio_button_unchecked:]"
 
@@ -61,9 +62,24 @@ def _report(report: dict[str, Any], key: str) -> None:
             memory_frame(parts), hide_index=True, key=f"{key}.memory", alt="Memory of the run by role and part, in MB"
         )
         st.caption(memory_words(report["memory"]))
-    if report["sample"]:
-        st.caption("The longest prompt, exactly as the model reads it, special tokens included")
-        st.code(report["sample"], language=None, wrap_lines=True, height=160)
+    if texts := report.get("samples"):
+        _sample(texts)
+
+
+def _sample(texts: list[dict[str, Any]]) -> None:
+    """What the policy and, beside it, the reward models read of one prompt with a response."""
+    st.caption("One sample, exactly as each model reads it: prompt, response and end, special tokens included")
+    for column, shown in zip(st.columns(len(texts)), texts, strict=True):
+        with column:
+            st.markdown(f"**{shown['reader'].capitalize()}**")
+            height: int | Literal["content"] = "content" if len(shown["text"]) <= SHORT else 320
+            st.code(shown["text"], language=None, wrap_lines=True, height=height)
+            st.caption(plain(sample_words(shown)))
+
+
+def sample_words(shown: dict[str, Any]) -> str:
+    """How long a text of the sample is, and what was done to it."""
+    return f"{shown['tokens']:,} tokens; {shown['notes'] or 'nothing is cut'}"
 
 
 def memory_frame(parts: list[dict[str, Any]]) -> pd.DataFrame:

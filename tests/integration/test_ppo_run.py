@@ -23,6 +23,7 @@ from training.encoding import pack
 from training.models import weights_hash
 from training.roles import Roles, ScoredRow
 
+NONE_REFUSED = {"refused_by_policy": 0, "refused_by_reward_model": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 WORDS = {"iterations": 2, "learning_rate": 1e-2, "critic_learning_rate": 1e-2, "sample_rows": 64}
 BATCH = pack([[3, 77, 78, 1, 4], [3, 90, 1, 4]], [[70, 71, 72, 1], [80]], pad_id=0)
@@ -238,7 +239,7 @@ def prompts_file(rig: Rig, texts: list[Any]) -> str:
 def test_prompts_may_come_from_a_file_and_what_does_not_fit_is_counted(rig: Rig) -> None:
     path = prompts_file(rig, ["first", "second", "much too long " * 5])
     run = rig.here(rig.queue_ppo("shared", **WORDS, prompts_file=path, max_prompt_tokens=30))
-    assert rig.events(run, "prompts")[0].detail == {"used": 2, "too_long": 1, "refused": 0}
+    assert rig.events(run, "prompts")[0].detail == {"used": 2, "too_long": 1} | NONE_REFUSED
     assert set(sampled_prompts(rig, run)) == {"first", "second"}
 
 
@@ -251,7 +252,7 @@ def test_prompts_that_leave_no_room_in_the_context_are_left_out(rig: Rig) -> Non
     )
     words = {"reward": reward, "prompts_file": path, "max_new_tokens": 16, "model": rig.model("gpt2-short")}
     run = rig.here(rig.queue_ppo("shared", **WORDS, **words))
-    assert rig.events(run, "prompts")[0].detail == {"used": 2, "too_long": 1, "refused": 0}
+    assert rig.events(run, "prompts")[0].detail == {"used": 2, "too_long": 1} | NONE_REFUSED
     (cut,) = rig.events(run, "prompts_cut_for_the_reward_model")
     assert cut.detail == {"prompts": 1, "reward_max_length": 32}
     refused = rig.here(rig.queue_ppo("shared", **WORDS, **(words | {"max_new_tokens": 32})), RunStatus.FAILED)
@@ -265,11 +266,11 @@ def test_prompts_that_the_template_refuses_are_counted_and_none_at_all_is_bad_in
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=model))
     words = {"reward": reward, "model": model}
     run = rig.here(rig.queue_ppo("shared", **WORDS, **words, prompts_file=prompts_file(rig, ["hi", with_system])))
-    assert rig.events(run, "prompts")[0].detail == {"used": 1, "too_long": 0, "refused": 1}
+    assert rig.events(run, "prompts")[0].detail == {"used": 1, "too_long": 0} | NONE_REFUSED | {"refused_by_policy": 1}
     none = rig.queue_ppo("shared", **WORDS, **words, prompts_file=prompts_file(rig, [with_system]))
     ended = rig.here(none, RunStatus.FAILED)
     assert ended.error_kind is FailureKind.BAD_INPUT
-    assert "no prompt is left to sample from (0 used, 0 too long, 1 refused)" in (ended.error_message or "")
+    assert "no prompt is left to sample from (0 used, 0 too long, 1 refused by policy" in (ended.error_message or "")
 
 
 def test_the_weight_of_the_kl_moves_towards_its_target(rig: Rig) -> None:

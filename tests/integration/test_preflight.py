@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import factories as make
 import pytest
 import torch
 from cli_runner import Cli
 from rig import LAYOUTS, Rig
+from tiny import BOS_TEMPLATE, STRICT_TEMPLATE, tiny_tokenizer
 
 import training.preflight
+import training.sample_shown
 from app.commands.checks import report_lines
-from data.records import Run, RunKind, RunStatus
+from data.errors import Fenced
+from data.prompts import add_prompts
+from data.records import NewPrompt, Run, RunKind, RunStatus, Split
+from training.build_roles import context_of_roles
 from training.config import PPOConfig
 from training.launch import is_green, newest_check
-from training.models import weights_hash
+from training.models import find_model, weights_hash
 from training.preflight import make_states
+from training.reporter import Cancelled
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 NAMES = [
-    "Sizes divide", "Model and machine", "End and padding", "Context and prompts", "The reward model's zero",
+    "Sizes divide", "Model and machine", "End and padding", "The reward model's zero", "Context and prompts",
     "Memory", "Policy equals reference", "One step at the worst length",
 ]  # fmt: skip
 
@@ -43,6 +51,30 @@ def check(rig: Rig, layout: str = "shared", reward: Run | None = None, **changes
     return run.result
 
 
+def both(
+    rig: Rig, prompts: list[tuple[str, ...]], tmp_path: Path, reward: Run, **changes: Any
+) -> tuple[dict[str, Any], dict[str, Any], Run]:
+    """A check and a PPO run with the same settings and prompts: the check's result, counts of its prompts, the run.
+
+    prompts: the contents of a prompt's messages; of two the first is a system turn.
+    """
+    path = tmp_path / "prompts.jsonl"
+    roles = ("system", "user")
+    rows = [
+        {"messages": [{"role": role, "content": each} for role, each in zip(roles[-len(said) :], said, strict=True)]}
+        for said in prompts
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = {"adapter": "full", "prompts_per_iteration": 2, "max_new_tokens": 8, "iterations": 1, "ppo_epochs": 1}
+    words |= {"model": rig.model(), "prompts_file": str(path)} | changes
+    links = {"snapshot": rig.small_snapshot, "reward_run": reward}
+    run = rig.here(rig.queue(RunKind.PPO, **links, **words))
+    checked = rig.here(rig.queue(RunKind.CHECK, **links, **words))
+    counted = [rig.events(each, "prompts")[0].detail for each in (checked, run)]
+    assert counted[0] == counted[1] and checked.result is not None
+    return checked.result, counted[0], run
+
+
 def states(result: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each["state"] for each in result["checks"]}
 
@@ -59,14 +91,64 @@ def test_a_sound_run_is_green_with_every_item(layout: str, rig: Rig) -> None:
     said = words(result)
     assert said["Sizes divide"].startswith("4 prompts x 1 responses = 4 responses, in 1 minibatches of 4")
     assert "'<|end|>' (1); padding is '<|pad|>' (0)" in said["End and padding"]
-    assert "the model reads 512 tokens" in said["Context and prompts"] and "9 prompts of" in said["Context and prompts"]
-    assert result["sample"].startswith("<|user|>prompt ") and result["sample"].endswith("<|end|><|assistant|>")
+    assert "read 512 tokens" in said["Context and prompts"] and "9 prompts of" in said["Context and prompts"]
+    policy, judge = result["samples"]
+    assert (policy["reader"], judge["reader"]) == ("policy", "reward model")
+    assert re.fullmatch(r"<\|user\|>prompt \d+<\|end\|><\|assistant\|>[abcz]{6}<\|end\|>", policy["text"])
+    assert policy["text"] == judge["text"] and policy["notes"] == judge["notes"] == ""
     assert result["step"]["seconds"] > 0
     memory = result["memory"]
     assert memory["predicted_step_mb"] > 0 and memory["measured_step_mb"] > 0
     assert f"{memory['predicted_step_mb']:,.0f} MB predicted, " in said["One step at the worst length"]
     lines = report_lines(result)
-    assert any("optimizer" in line.lower() for line in lines) and result["sample"] in lines
+    assert any("optimizer" in line.lower() for line in lines) and policy["text"] in lines
+
+
+def test_the_sample_is_what_each_model_reads(rig: Rig) -> None:
+    """A reward model that knows the facts, with a template of its own, and a second one that reads few tokens."""
+    project, person = make.make_project(rig.store), make.make_person(rig.store)
+    for number in range(8):
+        asked = ({"role": "user", "content": f"a rather long question, number {number}"},)
+        with rig.store.begin() as tx:
+            add_prompts(tx, project.id, [NewPrompt(asked, facts="it is z" if number % 2 else "")])
+        task = make.make_task(rig.store, project, "abc", "zzb", prompt=asked)
+        make.make_ranking(rig.store, task, person, [2, 1])
+    snapshot = rig.snapshot(project)
+    words_ = {"model": rig.model("llama-bos", tokenizer=tiny_tokenizer(template=BOS_TEMPLATE)), "adapter": "full"}
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, facts=True, **words_))
+    rig.model("gpt2-short", n_positions=32)
+    words_ = {"adapter": "full", "model": rig.model(), "prompts_per_iteration": 4}
+    words_["second_reward_run"] = rig.reward("full", "gpt2-short").id
+
+    def samples(**changes: Any) -> list[dict[str, Any]]:
+        run = rig.queue(RunKind.CHECK, snapshot=snapshot, reward_run=reward, **words_, **changes)
+        result = rig.here(run).result
+        assert result is not None and result["ok"] is True, result
+        found: list[dict[str, Any]] = result["samples"]
+        return found
+
+    policy, first, second = samples(max_new_tokens=8)
+    asked_words = re.escape("<|user|>a rather long question, number ") + r"[1357]"
+    end = re.escape("<|end|><|assistant|>zzb<|end|>")
+    assert re.fullmatch(asked_words + end, policy["text"]) and policy["notes"] == ""
+    assert re.fullmatch(r"<\|start\|>" + asked_words + r"\n\nReference facts:\nit is z" + end, first["text"])
+    assert policy["text"].endswith(second["text"]) and second["tokens"] == 32
+    assert second["reader"] == "second reward model"
+    assert second["notes"] == "the prompt's beginning is cut: it reads at most 32 tokens"
+    policy, first, _ = samples(max_new_tokens=3)
+    assert policy["text"].endswith("<|assistant|>zz<|end|>") and first["text"].endswith("<|assistant|>zz<|end|>")
+    assert policy["notes"] == "the response is cut to 3 tokens, as max_new_tokens says"
+
+
+def test_a_sample_without_a_known_response_or_too_long_to_show_says_so(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.sample_shown, "MOST_CHARACTERS", 40)
+    result, _, _ = both(rig, [("one" * 20,), ("two",)], tmp_path, rig.reward("full"), max_new_tokens=40)
+    policy = result["samples"][0]
+    assert policy["text"] == "<|user|>oneoneoneone […] s in for one.<|end|>"
+    assert "no response to the prompt is in the snapshot, a sentence stands in" in policy["notes"]
+    assert "characters of its middle are not shown" in policy["notes"]
 
 
 def test_checking_changes_nothing_that_the_run_will_load(rig: Rig) -> None:
@@ -82,6 +164,94 @@ def test_a_response_without_room_is_red_and_the_rest_is_not_reached(rig: Rig) ->
     found = states(result)
     assert found["Context and prompts"] == "failed" and found["Memory"] == "not reached"
     assert "max_new_tokens = 600 leaves no room" in words(result)["Context and prompts"]
+
+
+def test_prompts_fit_what_policy_and_critic_read(rig: Rig, tmp_path: Path) -> None:
+    """The critic starts from the reward model, which reads fewer tokens than the policy."""
+    rig.model("gpt2-short", n_positions=32)
+    reward, changes = rig.reward("full", "gpt2-short"), {"model": rig.model("gpt2")}
+    result, counts, _ = both(rig, [("one",), ("two",), ("three" * 5,)], tmp_path, reward, **changes)
+    assert result["ok"] is True, words(result)
+    assert "policy and critic read 32 tokens: prompts of up to 24" in words(result)["Context and prompts"]
+    assert (counts["used"], counts["too_long"]) == (2, 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_context_is_known_before_the_models_are_loaded(layout: str, rig: Rig) -> None:
+    rig.model("gpt2-short", n_positions=32)
+    rewards = [rig.reward("full", "gpt2-short")] if layout != "shared" else []
+    for reward in [*rewards, rig.reward("lora" if layout == "shared" else "full")]:
+        parts = rig.parts(layout, reward=reward)
+        source = find_model(parts.config.model, rig.home, parts.reporter)
+        known = context_of_roles(parts.config, parts.reporter, source, parts.encoder)
+        assert known == parts.roles.context
+        rig.finish(parts.reporter.run)
+
+
+def test_prompts_that_a_reward_model_refuses_are_left_out(rig: Rig, tmp_path: Path) -> None:
+    rig.model("llama-strict", tokenizer=tiny_tokenizer(template=STRICT_TEMPLATE))
+    strict = rig.reward("full", "llama-strict")
+    prompts: list[tuple[str, ...]] = [("one",), ("two",), ("be kind", "three")]
+    result, counts, _ = both(rig, prompts, tmp_path, strict)
+    assert result["ok"] is True, words(result)
+    assert counts == {"used": 2, "too_long": 0, "refused_by_policy": 0, "refused_by_reward_model": 1}
+    assert "1 refused by reward model" in words(result)["Context and prompts"]
+    _, counts, _ = both(rig, prompts, tmp_path, rig.reward("full"), second_reward_run=strict.id)
+    assert (counts["used"], counts["refused_by_reward_model"], counts["refused_by_second_reward_model"]) == (2, 0, 1)
+
+
+def test_held_out_prompts_that_a_reward_model_refuses_are_left_out(rig: Rig) -> None:
+    rig.model("llama-strict", tokenizer=tiny_tokenizer(template=STRICT_TEMPLATE))
+    strict = rig.reward("full", "llama-strict")
+    project = make.make_project(rig.store, k=2)
+    person = make.make_person(rig.store)
+    for number in range(12):
+        before = ({"role": "system", "content": "be kind"},) if number % 2 and number < 8 else ()
+        asked, split = (
+            (*before, {"role": "user", "content": f"ask {number}"}),
+            Split.EVAL if number < 8 else Split.TRAIN,
+        )
+        task = make.make_task(rig.store, project, "zz", "ab", prompt=asked, split=split)
+        make.make_ranking(rig.store, task, person, [1, 2])
+    snapshot = rig.snapshot(project)
+    words_ = {"adapter": "full", "prompts_per_iteration": 2, "max_new_tokens": 8, "iterations": 1, "ppo_epochs": 1}
+    words_["model"] = rig.model()
+    checked, run = (
+        rig.here(rig.queue(kind, snapshot=snapshot, reward_run=strict, **words_))
+        for kind in (RunKind.CHECK, RunKind.PPO)
+    )
+    assert checked.result is not None and "4 held-out prompts" in words(checked.result)["Context and prompts"]
+    for each in (checked, run):
+        assert rig.events(each, "held_out_prompts_refused")[0].detail == {"used": 4, "refused_by_reward_model": 4}
+
+
+def test_an_unexpected_error_turns_its_check_red(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*_args: Any, **_words: Any) -> None:
+        raise IndexError("index out of range\n in self")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.preflight, "worst_rollout", break_down)
+        result = check(rig)
+    assert result["ok"] is False and states(result)["One step at the worst length"] == "failed"
+    said = words(result)["One step at the worst length"]
+    assert "IndexError: index out of range in self" in said and "log" in said
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (Cancelled("stopped as asked"), RunStatus.CANCELLED), (Fenced("another worker owns it"), RunStatus.RUNNING),
+])  # fmt: skip
+def test_what_stops_a_check_is_no_finding(
+    error: Exception, status: RunStatus, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_args: Any, **_words: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(training.preflight, "build_roles", stop)
+    words_ = {"model": rig.model(), "prompts_per_iteration": 4, "max_new_tokens": 8}
+    run = rig.queue(RunKind.CHECK, snapshot=rig.small_snapshot, reward_run=rig.reward("lora"), **words_)
+    assert rig.here(run, expect=None).status is status
+    if status is RunStatus.RUNNING:
+        rig.finish(run)
 
 
 def test_no_prompt_that_fits_is_red(rig: Rig) -> None:

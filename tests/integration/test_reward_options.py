@@ -309,7 +309,7 @@ def test_a_ppo_run_knows_its_prompts_facts(with_facts_run: Run, rig: Rig) -> Non
     from training.ppo_run import load_prompts
 
     encoder = load_encoder(find_model(rig.model(), rig.home, reporter))
-    prompts = load_prompts(PPOConfig(max_new_tokens=8), reporter, encoder, 512)
+    prompts = load_prompts(PPOConfig(max_new_tokens=8), reporter, encoder, 512, {})
     assert {each.facts for each in prompts} == {"", FACTS}
     from data.runs import finish_run
 

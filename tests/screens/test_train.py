@@ -167,7 +167,11 @@ def _check(app: Any, store: Store, *, ok: bool) -> None:
         checks = [{"name": "Memory", "state": "ok" if ok else "failed", "words": "10 MB <b>of</b> 20 MB"}]
         parts = [{"name": "policy", "weights": 1.0, "gradients": 2.0, "optimizer": 4.0, "activations": 0, "cache": 0}]
         memory = {"parts_mb": parts, "predicted_mb": 7.0, "available_mb": 20.0}
-        result = {"ok": ok, "checks": checks, "memory": memory, "step": {}, "sample": "<|user|>hi<|end|>"}
+        samples = [
+            {"reader": reader, "tokens": 4, "text": f"<|{reader}|>hi<|end|>", "notes": notes}
+            for reader, notes in (("policy", ""), ("reward model", "the *beginning* is cut"))
+        ]
+        result = {"ok": ok, "checks": checks, "memory": memory, "step": {}, "samples": samples}
         finish_run(tx, run.id, run.epoch, RunStatus.SUCCEEDED, result=result)
     app.run()
 
@@ -192,7 +196,9 @@ def test_ppo_starts_only_after_a_green_check_of_the_same_settings(
     _check(app, sqlite_store, ok=True)
     assert any("All is green" in each.value for each in app.caption)
     assert any("10 MB <b>of</b>" in each.value for each in app.text)
-    assert any("<|user|>hi" in each.value for each in app.code)
+    assert [each.value for each in app.code][-2:] == ["<|policy|>hi<|end|>", "<|reward model|>hi<|end|>"]
+    said = [each.value for each in app.caption]
+    assert r"4 tokens\; nothing is cut" in said and r"4 tokens\; the \*beginning\* is cut" in said
     app.get_by_key(f"train.ppo.{snapshot.project_id}.kl_coef").set_value(0.5)
     _starts(app)[0].click().run()
     assert started() == 0, "other settings than those that were checked"

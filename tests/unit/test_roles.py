@@ -19,7 +19,7 @@ import training.roles
 from data.errors import InvalidInput
 from data.records import Run, RunKind
 from training.build_roles import _fill_adapter
-from training.encoding import Sequences, pack
+from training.encoding import Encoder, Sequences, pack
 from training.models import Machine, ModelSource, load_language_model, weights_hash
 from training.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
 from training.scorer import Scorer
@@ -277,18 +277,19 @@ def test_a_reward_model_with_another_tokenizer_reads_text(
     words = {"model": str(folder), "adapter": "full", "learning_rate": 1e-3}
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, **words))
     parts = rig.parts(layout, reward=reward)
-    texts: list[Any] = []
-    original = Scorer.encode
+    texts: list[str] = []
+    original = Encoder.response_ids
 
-    def encode(self: Scorer, messages: Any, text: str, facts: str = "") -> Any:
-        texts.append((messages, text))
-        return original(self, messages, text, facts)
+    def response_ids(self: Encoder, text: str) -> list[int]:
+        texts.append(text)
+        return original(self, text)
 
-    monkeypatch.setattr(Scorer, "encode", encode)
     rows = rows_of(parts)
-    found = parts.roles.reward_model.score(rows)
-    assert texts == [(row.messages, row.text) for row in rows]
-    wanted = Scorer(rig.home, reward.id, CPU).score([*texts])
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "response_ids", response_ids)
+        found = parts.roles.reward_model.score(rows)
+    assert texts == [row.text for row in rows]
+    wanted = Scorer(rig.home, reward.id, CPU).score([(row.messages, row.text) for row in rows])
     assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
     (event,) = rig.events(parts.reporter.run, "critic_starts_from_policy")
     assert "other tokens" in event.detail["reason"]
@@ -302,10 +303,10 @@ def test_a_reward_model_of_another_base_with_the_same_tokens_reads_ids(
     reward = rig.reward("lora")
     parts = rig.parts("lora", reward=reward, model=rig.model("llama-2", seed=7))
     assert isinstance(parts.roles.reward_model, SeparateRewardModel)
-    monkeypatch.setattr(Scorer, "encode", None)
     rows = rows_of(parts)
-    found = parts.roles.reward_model.score(rows)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "response_ids", None)
+        found = parts.roles.reward_model.score(rows)
     wanted = Scorer(rig.home, reward.id, CPU).score([(row.messages, row.text) for row in rows])
     assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
     assert not rig.events(parts.reporter.run, "critic_starts_from_policy")
