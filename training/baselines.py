@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from data.errors import InvalidInput
+from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL
 from training.config import BaselinesConfig
 from training.encoding import Encoder, pack
 from training.figures import best_of
@@ -28,9 +29,9 @@ from training.models import (
     set_up_machine,
     versions,
 )
-from training.policy_eval import held_out_prompts
+from training.ppo_run import load_held_out
 from training.reporter import Reporter
-from training.roles import Policy, RewardModel, ScoredRow, SeparateRewardModel, Trunk
+from training.roles import Policy, Reading, RewardModel, ScoredRow, SeparateRewardModel, Trunk
 from training.rollout import PromptItem, micro_batches
 from training.scorer import Scorer
 
@@ -41,11 +42,12 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
-    prompts = held_out_prompts(config, reporter, encoder, context_of(source))
+    scorers = Scorers(config, reporter, machine, encoder)
+    prompts = load_held_out(config, reporter, encoder, context_of(source), scorers.readings)
     if not prompts:
         raise InvalidInput("the snapshot has no held-out prompt that fits; freeze one with eval_share above 0")
     names = [name for name in config.models.replace(",", " ").split() if name]
-    judge = Judge(config, reporter, machine, encoder, prompts, Scorers(config, reporter, machine, encoder))
+    judge = Judge(config, reporter, machine, encoder, prompts, scorers)
     total = len(names) + 1
     curve = judge.curve_of_best(source)
     reporter.step(1, total)
@@ -74,6 +76,12 @@ class Scorers:
 
         self.first = load(reporter.run.reward_run_id or "")
         self.second = load(config.second_reward_run) if config.second_reward_run else None
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """What each reads, by its name in counts."""
+        second = {SECOND_REWARD_MODEL: self.second.reading} if self.second is not None else {}
+        return {REWARD_MODEL: self.first.reading} | second
 
 
 class Judge:

@@ -42,7 +42,7 @@ from training.roles import (
 from training.scorer import HEADS_FILE, RewardInfo, Scorer, read_reward_info
 
 POLICY, CRITIC, REWARD = "policy", "critic", "reward"
-REWARD_MODEL = "reward_model"  # among what reads the prompts
+REWARD_MODEL, SECOND_REWARD_MODEL = "reward_model", "second_reward_model"  # among what reads the prompts
 
 
 def build_roles(
@@ -90,7 +90,7 @@ def readings_of(config: PPOConfig, reporter: Reporter, source: ModelSource, enco
     """What the reward model, and the second one where it is named, will read, before they are loaded."""
     run_ids = {REWARD_MODEL: reporter.run.reward_run_id or ""}
     if config.second_reward_run:
-        run_ids["second_reward_model"] = config.second_reward_run
+        run_ids[SECOND_REWARD_MODEL] = config.second_reward_run
     found = {}
     for name, run_id in run_ids.items():
         folder = reporter.home.run_folder(run_id)

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import factories as make
 import pytest
 from rig import Rig
+from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
 from data.errors import InvalidInput
-from data.records import Run, RunKind
+from data.records import Run, RunKind, Split
 from training.baselines import kl_of_best, score_at
 from training.rloo_run import PromptOrder
 
@@ -44,6 +46,29 @@ def test_rloo_learns_against_our_reward_model_and_its_policy_can_be_used(adapter
     words = {"model": f"run:{run.id}", "k": 2, "max_new_tokens": 4, "only_new": False}
     sampled = rig.here(rig.queue(RunKind.SAMPLE, project=rig.project(2), **words))
     assert rig.metrics(sampled)
+
+
+def test_prompts_that_the_reward_model_refuses_are_left_out(rig: Rig) -> None:
+    """By RLOO those to sample from, by the table those that are held out."""
+    project, person = make.make_project(rig.store, k=2), make.make_person(rig.store)
+    for number in range(12):
+        before = ({"role": "system", "content": "be kind"},) if number % 3 == 0 else ()
+        asked, split = (
+            (*before, {"role": "user", "content": f"ask {number}"}),
+            Split.EVAL if number < 6 else Split.TRAIN,
+        )
+        task = make.make_task(rig.store, project, "zz", "ab", prompt=asked, split=split)
+        make.make_ranking(rig.store, task, person, [1, 2])
+    rig.model("llama-strict", tokenizer=tiny_tokenizer(template=STRICT_TEMPLATE))
+    links = {"snapshot": rig.snapshot(project), "reward_run": rig.reward("full", "llama-strict")}
+    words = {"model": rig.model(), "max_new_tokens": 4}
+    sizes = {"iterations": 1, "prompts_per_step": 2, "responses_per_prompt": 2}
+    run = rig.here(rig.queue(RunKind.RLOO, **links, **words, **sizes))
+    counted = {"used": 4, "too_long": 0, "refused_by_policy": 0, "refused_by_reward_model": 2}
+    assert rig.events(run, "prompts")[0].detail == counted
+    table = rig.here(rig.queue(RunKind.BASELINES, **links, **words, responses=2, best_of=2))
+    assert table.result["prompts"] == 4
+    assert rig.events(table, "held_out_prompts_refused")[0].detail == {"used": 4, "refused_by_reward_model": 2}
 
 
 def test_every_pass_over_the_prompts_has_an_order_of_its_own() -> None:
