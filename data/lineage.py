@@ -16,6 +16,8 @@ from data.runs import get_run, list_runs
 from data.snapshots import GROUPS, list_snapshots
 
 _COLUMNS = ["ranking_id", "prompt_id", "annotator", "split", "ranks", "messages"]
+_SCORES = ("second_reward_run", "beside")  # fields of configurations that name reward runs by their ids
+_WRITES = ("model", "model_a", "model_b", "models")  # and those that may name models as run:ID
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Ancestors:
-    """The chain behind a run. `runs`: the run itself, the runs that it starts from, and its reward model's, nearest
+    """The chain behind a run. `runs`: the run itself, its reward models' runs, and those that it starts from, nearest
     first; `snapshot_ids`: all that any of them learnt from; `by_best`: ids of the runs whose best policy was taken."""
 
     runs: tuple[Run, ...]
@@ -40,8 +42,17 @@ class Ancestors:
     by_best: frozenset[str]
 
 
+def parents_of(run: Run) -> list[str]:
+    """Ids of the runs whose models a run uses: those that score (its reward model, the second one, those beside it),
+    then those that it starts from, samples or compares."""
+    words = [str(run.config.get(name) or "") for name in _SCORES]
+    found = [run.reward_run_id or "", *(each for word in words for each in word.split(","))]
+    found += [run_of(name) or "" for name in starts_of(run)]
+    return [each for each in dict.fromkeys(found) if each]
+
+
 def ancestors(tx: Tx, run_id: str) -> Ancestors:
-    """Everything that went into a run: through its reward model, its start, and theirs."""
+    """Everything that went into a run: through its reward models, its start, and theirs."""
     found: dict[str, Run] = {}
     by_best: set[str] = set()
     waiting = [run_id]
@@ -50,17 +61,15 @@ def ancestors(tx: Tx, run_id: str) -> Ancestors:
         if run.id in found:
             continue
         found[run.id] = run
-        starts = starts_of(run)
-        waiting += [run.reward_run_id] if run.reward_run_id else []
-        waiting += [start for name in starts if (start := run_of(name))]
-        by_best |= {start for name in starts if is_best(name) and (start := run_of(name))}
+        waiting += parents_of(run)
+        by_best |= {start for name in starts_of(run) if is_best(name) and (start := run_of(name))}
     snapshots = dict.fromkeys(run.snapshot_id for run in found.values() if run.snapshot_id)
     return Ancestors(tuple(found.values()), tuple(snapshots), frozenset(by_best))
 
 
 def starts_of(run: Run) -> list[str]:
     """The models that a run starts from or looks at, as its configuration names them: `run:ID`, `run:ID/best`, ..."""
-    words = " ".join(str(run.config.get(name) or "") for name in ("model", "model_a", "model_b", "models"))
+    words = " ".join(str(run.config.get(name) or "") for name in _WRITES)
     return words.split()
 
 
@@ -69,8 +78,7 @@ def descendants(tx: Tx, project_id: str, snapshot_id: str) -> list[Run]:
     runs = list_runs(tx, project_id=project_id, limit=1_000_000)[::-1]
     made: dict[str, Run] = {}
     for run in runs:
-        from_made = any(run_of(name) in made for name in starts_of(run))
-        if run.snapshot_id == snapshot_id or run.reward_run_id in made or from_made:
+        if run.snapshot_id == snapshot_id or any(each in made for each in parents_of(run)):
             made[run.id] = run
     return list(made.values())
 

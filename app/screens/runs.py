@@ -23,8 +23,8 @@ from app.widgets.scores import show_scores
 from app.widgets.start_and_policy import start_and_policy
 from app.widgets.token_inspector import has_rollouts, token_inspector
 from app.widgets.words import KIND_WORDS, run_name, short_id
-from data.best_policy import best_name, run_of
-from data.lineage import starts_of
+from data.best_policy import best_name
+from data.lineage import parents_of, starts_of
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs import get_run, list_runs
@@ -242,15 +242,16 @@ def _lineage(run: Run) -> None:
     """Where the run comes from and what was made from it, as links."""
     with store().read() as tx:
         others = list_runs(tx, project_id=run.project_id, limit=200) if run.project_id else []
-    names = starts_of(run)
-    start = [each for each in others if each.id in set(map(run_of, names))]
-    made = [each for each in others if each.reward_run_id == run.id or run.id in set(map(run_of, starts_of(each)))]
+    names, before = starts_of(run), set(parents_of(run)) - {run.reward_run_id}
+    start = [each for each in others if each.id in before]
+    made = [each for each in others if run.id in parents_of(each)]
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.snapshot_id:
             name = f"Snapshot {short_id(run.snapshot_id)}"
             _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
-        for each in start[:6]:
-            label = f"Starts from {run_name(each)}{', best' if best_name(each.id) in names else ''}"
+        for each in start:
+            role = "Also scored by" if each.kind is RunKind.REWARD else "Starts from"
+            label = f"{role} {run_name(each)}{', best' if best_name(each.id) in names else ''}"
             _leads_to("runs", "run", each.id, label, ":material/history:")
         if run.reward_run_id:
             name = f"Reward model {short_id(run.reward_run_id)}"

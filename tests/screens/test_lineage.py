@@ -57,6 +57,44 @@ def test_the_chain_in_both_directions(sqlite_store: Store, home: Home) -> None:
     assert all(source.ranks == (1, 2) and source.prompt.startswith("prompt <b>") for source in sources)
 
 
+def test_reward_models_that_only_watch_or_score_beside_are_followed_too(store: Store, home: Home) -> None:
+    project, snapshot, _ = labelled(store, home)
+    other, third = (freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.5, seed=n)) for n in (7, 8))
+    first = ended(store, RunKind.REWARD, snapshot=snapshot, model="demo")
+    second = ended(store, RunKind.REWARD, snapshot=other, model="demo")
+    last = ended(store, RunKind.REWARD, snapshot=third, model="demo")
+    words = {"snapshot": snapshot, "reward_run": first, "model": "demo"}
+    policy = ended(store, RunKind.PPO, **words, second_reward_run=second.id)
+    table = ended(store, RunKind.BASELINES, **words, second_reward_run=second.id, models=f"run:{policy.id}")
+    scores = ended(store, RunKind.SCORE, project, reward_run=first, input_file="x", beside=f"{second.id},{last.id}")
+    with store.read() as tx:
+        found = ancestors(tx, policy.id)
+        assert [run.id for run in found.runs] == [policy.id, first.id, second.id]
+        assert set(found.snapshot_ids) == {snapshot.id, other.id}
+        assert [run.id for run in ancestors(tx, scores.id).runs] == [scores.id, first.id, second.id, last.id]
+        assert set(ancestors(tx, scores.id).snapshot_ids) == {snapshot.id, other.id, third.id}
+        assert {run.id for run in ancestors(tx, table.id).runs} == {table.id, first.id, second.id, policy.id}
+        assert [run.id for run in descendants(tx, project.id, other.id)] == [second.id, policy.id, table.id, scores.id]
+        assert [run.id for run in descendants(tx, project.id, third.id)] == [last.id, scores.id]
+
+
+def test_the_head_of_a_runs_page_leads_to_every_reward_model_and_back(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
+    _, snapshot, _ = labelled(sqlite_store, home)
+    first, second = (ended(sqlite_store, RunKind.REWARD, snapshot=snapshot, model="demo") for _ in range(2))
+    words = {"reward_run": first, "model": "demo", "second_reward_run": second.id}
+    policy = ended(sqlite_store, RunKind.PPO, snapshot=snapshot, **words)
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER))
+    app.switch_page("screens/runs.py")
+    for opened, linked in ((policy, (first, second)), (second, (policy,))):
+        app.query_params["run"] = opened.id
+        app.run()
+        assert not app.exception
+        for each in linked:
+            assert app.get_by_key(f"runs.to.run.{each.id}").label.endswith(each.id[-6:])
+
+
 def test_one_clicks_through(sqlite_store: Store, home: Home, open_app: Any) -> None:
     _, snapshot, prompts = labelled(sqlite_store, home)
     runs = chain(sqlite_store, snapshot)
