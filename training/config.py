@@ -220,6 +220,8 @@ class RLOOConfig(TrainConfig, GenerationConfig):
     responses_per_prompt: int = option(4, "responses sampled for each of them", min=2, max=64, group=SAMPLING)
     max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
     kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
+    missing_eos_penalty: float = option(1.0, "taken from the score of a response that does not end", min=0.0,
+                                        group=ALGORITHM)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

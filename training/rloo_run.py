@@ -108,7 +108,7 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     )
     trainer: Any = ReportingRLOOTrainer(
         model=model,
-        reward_funcs=scores_of(prompts, reward_model, encoder),
+        reward_funcs=scores_of(prompts, reward_model, encoder, config.missing_eos_penalty),
         args=options,
         train_dataset=Dataset.from_list([{"prompt": str(place)} for place in range(len(prompts))]),
         processing_class=encoder.tokenizer,
@@ -120,8 +120,11 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     return {"model": source.name, "revision": source.revision, "prompts": len(prompts)}
 
 
-def scores_of(prompts: Sequence[PromptItem], reward_model: RewardModel, encoder: Encoder) -> Any:
-    """A reward function for TRL: the reward model's scores of sampled ids, as in PPO."""
+def scores_of(
+    prompts: Sequence[PromptItem], reward_model: RewardModel, encoder: Encoder, missing_eos_penalty: float
+) -> Any:
+    """A reward function for TRL: the reward model's scores of sampled ids, less the penalty for those that did not end
+    by themselves, as in PPO."""
 
     def reward(completion_ids: list[list[int]], **words: Any) -> list[float]:
         rows = []
@@ -130,6 +133,9 @@ def scores_of(prompts: Sequence[PromptItem], reward_model: RewardModel, encoder:
             response = [int(token) for token in ids] or [encoder.eos_id]
             rows.append(ScoredRow(item.messages, item.ids, response, encoder.decode(response), item.facts))
         scores: list[float] = reward_model.score(rows).tolist()
-        return scores
+        return [
+            score if row.response[-1] in encoder.stop_ids else score - missing_eos_penalty
+            for score, row in zip(scores, rows, strict=True)
+        ]
 
     return reward

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import factories as make
 import pytest
+import torch
 from rig import Rig
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
 from data.errors import InvalidInput
 from data.records import Run, RunKind, Split
 from training.baselines import kl_of_best, score_at
-from training.rloo_run import PromptOrder
+from training.config import PPOConfig, RLOOConfig
+from training.ppo import final_scores
+from training.rloo_run import PromptOrder, scores_of
+from training.roles import ScoredRow
+from training.rollout import Rollout
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -69,6 +75,38 @@ def test_prompts_that_the_reward_model_refuses_are_left_out(rig: Rig) -> None:
     table = rig.here(rig.queue(RunKind.BASELINES, **links, **words, responses=2, best_of=2))
     assert table.result["prompts"] == 4
     assert rig.events(table, "held_out_prompts_refused")[0].detail == {"used": 4, "refused_by_reward_model": 2}
+
+
+def test_a_response_that_does_not_end_pays_what_it_pays_in_ppo(rig: Rig) -> None:
+    parts = rig.parts("full", missing_eos_penalty=1.5)
+    encoder, prompts = parts.encoder, parts.prompts[:2]
+    end, (a, b) = encoder.eos_id, encoder.response_ids("ab")[:2]
+    ids = [[a, b, end], [a, b], [end], []]  # the last: TRL has cut all of it, so it did end
+    words = {"prompts": ["0", "1", "0", "1"], "completion_ids": ids}
+    free, charged = (scores_of(prompts, parts.roles.reward_model, encoder, penalty)(**words) for penalty in (0.0, 1.5))
+    assert len(set(free)) > 1
+    assert [with_it - without for with_it, without in zip(charged, free, strict=True)] == pytest.approx([0, -1.5, 0, 0])
+    rows = [
+        ScoredRow(prompts[int(place)].messages, prompts[int(place)].ids, each or [end], "", {})
+        for place, each in zip(words["prompts"], ids, strict=True)
+    ]
+    ended = torch.tensor([True, False, True, True])
+    scores = parts.roles.reward_model.score(rows)
+    empty: Any = None
+    rollout = Rollout(rows, empty, ended, scores, empty, empty, empty, empty, {})
+    assert charged == pytest.approx(final_scores(rollout, parts.config, 1.0).tolist()), "PPO's own"
+
+
+def test_the_penalty_has_ppos_default_and_words_and_reaches_the_reward(rig: Rig) -> None:
+    ours, ppos = (next(each for each in fields(config) if each.name == "missing_eos_penalty")
+                  for config in (RLOOConfig, PPOConfig))  # fmt: skip
+    assert (ours.default, ours.metadata) == (ppos.default, ppos.metadata)
+    free, charged = (rloo(rig, iterations=1, max_new_tokens=2, missing_eos_penalty=each) for each in (0.0, 3.0))
+    without, found = rig.metrics(free), rig.metrics(charged)
+    share = without[1, "rloo/cut_share"]
+    assert share and found[1, "rloo/cut_share"] == share
+    expected = (without[1, "rloo/reward_mean"] or 0) - 3.0 * share
+    assert found[1, "rloo/reward_mean"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_every_pass_over_the_prompts_has_an_order_of_its_own() -> None:
