@@ -1,21 +1,23 @@
 """The table of baselines: every policy on the same held-out prompts, and best-of-n from the model they started from.
 
-KL is measured, so policies are compared at equal KL: with what best-of-n scores at theirs.
+KL is measured, so policies are compared at equal KL: with what best-of-n scores at theirs, as far as its curve goes,
+and with each other where their own evaluations passed the same KL.
 """
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Any
 
 import torch
 
 from data.errors import InvalidInput
+from data.runs import get_run
 from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL
 from training.config import BaselinesConfig
 from training.encoding import Encoder, pack
+from training.equal_kl import Path, equal_kl, path_of, row_at, score_at, settings_that_differ
 from training.figures import best_of
 from training.generation import generate, random_numbers
 from training.models import (
@@ -35,6 +37,8 @@ from training.roles import Policy, Reading, RewardModel, ScoredRow, SeparateRewa
 from training.rollout import PromptItem, micro_batches
 from training.scorer import Scorer
 
+START = "start"  # its name in the table
+
 
 def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     """Sample and score the start and every named policy; the result is the table and the curve of best-of-n."""
@@ -51,7 +55,7 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     total = len(names) + 1
     curve = judge.curve_of_best(source)
     reporter.step(1, total)
-    rows = [judge.row("start", source, source)]
+    rows = [judge.row(START, source, source)]
     for number, name in enumerate(names, start=2):
         policy = find_model(name, reporter.home, reporter)
         if load_encoder(policy).vocabulary_hash != encoder.vocabulary_hash:
@@ -59,10 +63,27 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
         else:
             rows.append(judge.row(name, policy, source))
         reporter.step(number, total)
+    found = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
+    return found | compare_at_equal_kl(rows, curve, reporter)
+
+
+def compare_at_equal_kl(
+    rows: list[dict[str, Any]], curve: list[dict[str, float]], reporter: Reporter
+) -> dict[str, Any]:
+    """Add to each policy's line what best-of-n scores at its KL, and what it had itself at the KL that all have
+    reached; return what is said of the table as a whole."""
     for row in rows:
-        row["best_of_n_at_its_kl"] = score_at(curve, row["kl"])
-        row["gain_over_best_of_n"] = row["score"] - row["best_of_n_at_its_kl"]
-    return {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
+        best = score_at([(each["kl"], each["score"]) for each in curve], row["kl"])
+        row["best_of_n_at_its_kl"] = best
+        row["gain_over_best_of_n"] = None if best is None else row["score"] - best
+    with reporter.store.read() as tx:
+        runs = {row["model"]: get_run(tx, row["model"].removeprefix("run:")) for row in rows if row["model"] != START}
+        paths = {name: path_of(tx, run, reporter.run) for name, run in runs.items()}
+    kl = equal_kl(paths)
+    for row in rows:
+        row.update(row_at(paths.get(row["model"], Path(why_not="the start")), kl))
+    differ = settings_that_differ(run for name, run in runs.items() if paths[name].points)
+    return {"best_of_n_ends_at_kl": curve[-1]["kl"], "equal_kl": kl, "evaluations_differ_in": differ}
 
 
 class Scorers:
@@ -160,13 +181,3 @@ class Judge:
 def kl_of_best(n: int) -> float:
     """KL of best-of-n to the model it draws from, in nats: at most ln n - (n - 1) / n (Beirami et al. 2024)."""
     return math.log(n) - (n - 1) / n
-
-
-def score_at(curve: list[dict[str, float]], kl: float) -> float:
-    """The curve's score at a KL, straight between its points over the root of the KL; its ends beyond them."""
-    place = math.sqrt(max(0.0, kl))
-    points = [(math.sqrt(each["kl"]), each["score"]) for each in curve]
-    for (left, low), (right, high) in pairwise(points):
-        if place <= right:
-            return low + (high - low) * (place - left) / (right - left)
-    return points[-1][1]

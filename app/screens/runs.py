@@ -9,9 +9,10 @@ import streamlit as st
 
 from app.context import current_project, home, person, require, store
 from app.widgets.best_policy import show_best
-from app.widgets.frontier import show_baselines, show_frontier
+from app.widgets.frontier import show_frontier
 from app.widgets.lineage import show_lineage
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
+from app.widgets.policies_table import show_baselines
 from app.widgets.preflight import show_check
 from app.widgets.problems import plain
 from app.widgets.reward_report import report_path, show_report
@@ -162,7 +163,7 @@ def _tabs(run: Run) -> None:
             token_inspector(run)
         elif open_tab == "Curves":
             show_curves(run, f"{KEY}.curves.{run.id}")
-            if run.kind is RunKind.PPO and not is_active:
+            if run.kind is RunKind.PPO:
                 show_frontier(run)
         elif open_tab == "Samples":
             if run.kind is RunKind.PPO:
@@ -250,7 +251,8 @@ def _lineage(run: Run) -> None:
             name = f"Snapshot {short_id(run.snapshot_id)}"
             _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
         for each in start:
-            role = "Also scored by" if each.kind is RunKind.REWARD else "Starts from"
+            role = "Compares" if run.kind in (RunKind.BASELINES, RunKind.COMPARE) else "Starts from"
+            role = "Also scored by" if each.kind is RunKind.REWARD else role
             label = f"{role} {run_name(each)}{', best' if best_name(each.id) in names else ''}"
             _leads_to("runs", "run", each.id, label, ":material/history:")
         if run.reward_run_id:

@@ -3,67 +3,105 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from app.context import store
-from app.widgets.problems import plain
+from app.context import require, store
+from app.widgets.words import count, field_label, number, run_name
 from data.metrics import metrics_of
-from data.records import MetricPoint, Run, RunKind, RunStatus
-from data.runs import list_runs
+from data.records import MetricPoint, Role, Run, RunKind, RunStatus
+from data.runs import get_run, list_runs
 
-ROLLOUT, HELD_OUT, SECOND = "rollouts", "held-out prompts", "second figure, held-out"
+ROLLOUT, HELD_OUT = "rollouts", "held-out prompts"
+SECOND, SURE = "second figure, held-out", "score less the spread, held-out"
 SERIES = {
     ROLLOUT: ("kl/k1_mean", "reward/score_mean"),
     HELD_OUT: ("held_out/kl_mean", "held_out/score_mean"),
     SECOND: ("held_out/kl_mean", "held_out/second_score_mean"),
+    SURE: ("held_out/kl_mean", "held_out/sure_score_mean"),
 }
 BEST_OF = "best of n, from the start"
 CAPTION = (
-    "A score that rises while the KL hardly does is cheap. Where it bends down, or where the second figure falls while "
-    "the score rises, the score is being gamed. Best-of-n is what PPO has to beat at the same KL."
+    "A score that rises while the KL hardly does is cheap. Where it bends down, or where the second figure (or the "
+    "score less the spread of an ensemble) falls while the score rises, the score is being gamed. Best-of-n, dashed, "
+    "is what PPO has to beat at the same KL."
 )
 COLUMNS = ["iteration", "root of KL", "score", "of"]
+REFRESH_S = 4.0
+MOST_RUNS = 7  # beside the run of the page
+MOST_POINTS = 300  # of one series of one run
+COLOURS = ["#4c6ef5", "#e8590c", "#2f9e44", "#ae3ec9", "#1098ad", "#c2255c", "#f08c00", "#868e96"]  # on light and dark
+KEY = "runs.frontier"
 
 
 def show_frontier(run: Run) -> None:
-    """Draw a PPO run's iterations and evaluations as points, with the newest curve of best-of-n of its reward model."""
+    """Draw a PPO run's iterations and evaluations as points, over those of other runs, and follow those that go on."""
     with store().read() as tx:
-        names = tuple({name for pair in SERIES.values() for name in pair})
-        frame = frontier_frame(metrics_of(tx, run.id, names=names))
-        found = baselines_of(list_runs(tx, project_id=run.project_id, kinds=(RunKind.BASELINES,)), run.reward_run_id)
-    if len(frame) < 2:
-        return
-    curve = best_of_frame(found.result if found else None)
-    with st.container(border=True, key=f"runs.frontier.{run.id}"):
+        others = list_runs(tx, project_id=run.project_id, kinds=(RunKind.PPO,), limit=1_000)
+    offered = {each.id: each for each in others if each.id != run.id and is_comparable(each, run)}
+    is_active = any(not each.status.is_final for each in (run, *offered.values()))
+    with st.container(border=True, key=f"{KEY}.{run.id}"):
         st.header("Score against KL", anchor=False)
         st.caption(CAPTION)
-        st.altair_chart(frontier_chart(frame, curve), alt="Mean score over the root of the KL to the reference")
+        chosen: list[str] = []
+        if offered:
+            chosen = st.multiselect(
+                "Over it",
+                list(offered),
+                format_func=lambda run_id: label(offered[run_id]),
+                max_selections=MOST_RUNS,
+                key=f"{KEY}.over.{run.id}",
+                placeholder="Further PPO runs",
+                help="PPO runs of this project against the same reward model from the same start: their scores and "
+                "their KL mean the same.",
+            )
+        st.fragment(_draw, run_every=REFRESH_S if is_active else None)(run.id, tuple(chosen))
 
 
-def show_baselines(run: Run) -> None:
-    """The table of a baselines run, and the same plot with each policy as a point."""
-    result = run.result or {}
-    if not result.get("policies"):
+def is_comparable(other: Run, run: Run) -> bool:
+    """Whether the scores and the KL of two runs are by the same reward model and to the same start."""
+    return (other.reward_run_id, other.config.get("model")) == (run.reward_run_id, run.config.get("model"))
+
+
+def label(run: Run) -> str:
+    """A run as the plot names it."""
+    return f"{run_name(run)}, {field_label('kl_coef')} {number(run.config.get('kl_coef'))}"
+
+
+def _draw(run_id: str, others: tuple[str, ...]) -> None:
+    require(Role.RESEARCHER)  # a fragment runs without its page
+    names = tuple({name for pair in SERIES.values() for name in pair})
+    with store().read() as tx:
+        run = get_run(tx, run_id)
+        runs = [run, *(get_run(tx, each) for each in others)]
+        points = {label(each): metrics_of(tx, each.id, names=names) for each in runs}
+        found = baselines_of(list_runs(tx, project_id=run.project_id, kinds=(RunKind.BASELINES,)), run)
+    frame = frames_of(points)
+    if frame.empty:
+        st.caption("Points appear here with the first iteration or evaluation.")
         return
-    st.dataframe(
-        policies_frame(result), hide_index=True, key=f"runs.baselines.{run.id}", alt="Policies at their KL, by gain"
-    )
-    st.caption(
-        f"{result['prompts']} held-out prompts, {result['responses']} responses each. The gain is the score less what "
-        "best-of-n from the start gets at the same KL; the error is one standard error over prompts."
-    )
-    policies = [(0, _root(row["kl"]), row["score"], plain(row["model"])) for row in result["policies"]]
-    chart = frontier_chart(pd.DataFrame(policies, columns=COLUMNS), best_of_frame(result))
-    st.altair_chart(chart, alt="Score of each policy over the root of its KL")
+    drawn = thinned(frame)
+    chart = frontier_chart(drawn, best_of_frame(found.result if found else None))
+    alt = "Mean score over the root of the KL to the reference"
+    st.altair_chart(chart, key=f"{KEY}.chart.{run_id}", alt=alt)
+    whole = count(len(frame), "point") if len(drawn) == len(frame) else f"{len(drawn):,} of {len(frame):,} points"
+    st.caption(f"{whole} of {count(len(runs), 'run')}")
 
 
-def baselines_of(runs: list[Run], reward_run_id: str | None) -> Run | None:
-    """The newest table that was made with the same reward model."""
-    done = [run for run in runs if run.status is RunStatus.SUCCEEDED and run.reward_run_id == reward_run_id]
+def baselines_of(runs: list[Run], run: Run) -> Run | None:
+    """The newest table that was made with a run's reward model and from its start."""
+    done = [each for each in runs if each.status is RunStatus.SUCCEEDED and is_comparable(each, run)]
     return done[0] if done else None
+
+
+def frames_of(runs: Mapping[str, list[MetricPoint]]) -> pd.DataFrame:
+    """The points of several runs, each with the name of its run."""
+    frames = [frontier_frame(points).assign(run=name) for name, points in runs.items()]
+    filled = [frame for frame in frames if not frame.empty]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=[*COLUMNS, "run"])
 
 
 def frontier_frame(points: list[MetricPoint]) -> pd.DataFrame:
@@ -72,41 +110,52 @@ def frontier_frame(points: list[MetricPoint]) -> pd.DataFrame:
     rows = []
     for series, (kl, score) in SERIES.items():
         steps = sorted(step for step, name in known if name == score and (step, kl) in known)
-        rows += [(step, _root(known[step, kl]), known[step, score], series) for step in steps]
+        rows += [(step, root(known[step, kl]), known[step, score], series) for step in steps]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """At most MOST_POINTS and one rows of each series: every n-th, and the last."""
+    kept = []
+    for _, rows in frame.groupby(["run", "of"], sort=False):
+        every = -(-len(rows) // MOST_POINTS)
+        kept += [*rows.index[:-1:every], rows.index[-1]]
+    return frame.loc[sorted(kept)]
 
 
 def best_of_frame(result: dict[str, Any] | None) -> pd.DataFrame:
     """The curve of best-of-n."""
-    rows = [(each["n"], _root(each["kl"]), each["score"], BEST_OF) for each in (result or {}).get("best_of_n", [])]
+    rows = [(each["n"], root(each["kl"]), each["score"], BEST_OF) for each in (result or {}).get("best_of_n", [])]
     return pd.DataFrame(rows, columns=["n", *COLUMNS[1:]])
 
 
-def policies_frame(result: dict[str, Any]) -> pd.DataFrame:
-    """The table, the greatest gain first."""
-    names = {
-        "model": "policy", "kl": "KL", "score": "score", "score_error": "error", "second_score": "second score",
-        "tokens": "tokens", "best_of_n_at_its_kl": "best of n at its KL", "gain_over_best_of_n": "gain",
-    }  # fmt: skip
-    frame = pd.DataFrame(result["policies"])
-    frame = frame[[name for name in names if name in frame]].rename(columns=names)
-    return frame.sort_values("gain", ascending=False).round(3)
-
-
 def frontier_chart(frame: pd.DataFrame, curve: pd.DataFrame) -> Any:
-    """Points by what they are of, and the curve of best-of-n as a dashed line."""
+    """Points by what they are of, evaluations joined in their order, and the curve of best-of-n as a dashed line.
+
+    Of several runs the colour tells the run and the shape what a point is of.
+    """
     import altair as alt
 
     x = alt.X("root of KL", title="Root of the KL to the reference (nats per response)")
     y = alt.Y("score", title="Mean score", scale=alt.Scale(zero=False))
     tips = [alt.Tooltip("root of KL", format=".3f"), alt.Tooltip("score", format=".3f")]
-    chart = alt.Chart(frame).mark_circle(size=50, opacity=0.7)
-    points = chart.encode(x=x, y=y, color=alt.Color("of", title=None), tooltip=["of", "iteration", *tips])
-    if curve.empty:
-        return points.properties(height=300)
-    line = alt.Chart(curve).mark_line(strokeDash=[4, 4], point=True, color="gray")
-    return (points + line.encode(x=x, y=y, tooltip=["of", "n", *tips])).properties(height=300)
+    is_of_runs = "run" in frame and frame["run"].nunique() > 1
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=0)
+    scale = alt.Scale(range=COLOURS)
+    colour = alt.Color("run" if is_of_runs else "of", title=None, legend=legend, scale=scale)
+    shape = {"shape": alt.Shape("of", title=None, legend=legend)} if is_of_runs else {}
+    told = ["run", "of", "iteration"] if "run" in frame else ["of", "iteration"]
+    marks = alt.Chart(frame).mark_point(filled=True, size=50, opacity=0.7)
+    layers = [marks.encode(x=x, y=y, color=colour, tooltip=[*told, *tips], **shape)]
+    if "run" in frame:
+        joined = alt.Chart(frame[frame["of"] != ROLLOUT]).mark_line(opacity=0.5)
+        layers.insert(0, joined.encode(x=x, y=y, color=colour, detail=["run", "of"], order="iteration"))
+    if not curve.empty:
+        line = alt.Chart(curve).mark_line(strokeDash=[4, 4], point={"color": "gray"}, color="gray")
+        layers.append(line.encode(x=x, y=y, tooltip=["of", "n", *tips]))
+    return alt.layer(*layers).properties(height=360 if is_of_runs else 320)
 
 
-def _root(kl: float) -> float:
+def root(kl: float) -> float:
+    """The root of a KL; one below 0, which is chance, counts as 0."""
     return math.sqrt(max(0.0, kl))

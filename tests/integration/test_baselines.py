@@ -15,8 +15,9 @@ from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
 from data.errors import InvalidInput
 from data.records import Run, RunKind, Split
-from training.baselines import kl_of_best, score_at
+from training.baselines import kl_of_best
 from training.config import PPOConfig, RLOOConfig
+from training.equal_kl import NO_EVALUATIONS, score_at
 from training.ppo import final_scores
 from training.rloo_run import PromptOrder, scores_of
 from training.roles import ScoredRow
@@ -136,14 +137,41 @@ def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:
     assert [point["kl"] for point in curve] == pytest.approx([kl_of_best(n) for n in (1, 2, 4, 8)])
     scores = [point["score"] for point in curve]
     assert scores == sorted(scores)
+    assert result["best_of_n_ends_at_kl"] == pytest.approx(kl_of_best(8))
+    points = [(point["kl"], point["score"]) for point in curve]
     for row in result["policies"]:
-        assert row["gain_over_best_of_n"] == pytest.approx(row["score"] - score_at(curve, row["kl"]))
+        best = score_at(points, row["kl"])
+        assert (best is None) == (row["kl"] > kl_of_best(8))
+        gain = None if best is None else pytest.approx(row["score"] - best)
+        assert (row["best_of_n_at_its_kl"], row["gain_over_best_of_n"]) == (best, gain)
+    assert result["equal_kl"] is None and result["evaluations_differ_in"] == []
+    assert [row["score_at_equal_kl"] for row in result["policies"]] == [None, None, None]
+    assert [row["why_no_score_at_equal_kl"] for row in result["policies"]] == ["the start", *[NO_EVALUATIONS] * 2]
 
 
-def test_a_curve_between_and_beyond_its_points() -> None:
-    curve = [{"n": 1, "kl": 0.0, "score": 0.0}, {"n": 2, "kl": 1.0, "score": 1.0}, {"n": 4, "kl": 4.0, "score": 3.0}]
-    found = [score_at(curve, kl) for kl in (-1.0, 0.0, 0.25, 1.0, 2.25, 4.0, 100.0)]
-    assert found == pytest.approx([0, 0, 0.5, 1, 2, 3, 3])
+def test_policies_stand_beside_each_other_at_the_least_of_their_last_kls(rig: Rig) -> None:
+    words = {"eval_every": 1, "eval_prompts": 3, "max_new_tokens": 6, "kl_coef": 0.0}
+    near = rig.here(rig.queue_ppo("full", iterations=2, learning_rate=2e-3, **words))
+    far = rig.here(rig.queue_ppo("full", iterations=6, learning_rate=1e-1, **words))
+    models = f"run:{near.id} run:{far.id} run:{rloo(rig, iterations=1).id}"
+    asked = {"models": models, "responses": 1, "best_of": 2, "max_new_tokens": 6, "model": rig.model()}
+    run = rig.here(rig.queue(RunKind.BASELINES, snapshot=rig.small_snapshot, reward_run=rig.reward("full"), **asked))
+    result, found = run.result, {n: rig.metrics(each) for n, each in ((2, near), (6, far))}
+    _, *rows, without = result["policies"]
+    last = {n: of[n, "held_out/kl_mean"] or 0.0 for n, of in found.items()}
+    shorter = min(last, key=last.__getitem__)
+    assert result["equal_kl"] == last[shorter] > 0
+    assert result["evaluations_differ_in"] == []
+    scores = dict(zip(found, (row["score_at_equal_kl"] for row in rows), strict=True))
+    assert scores[shorter] == found[shorter][shorter, "held_out/score_mean"]
+    assert None not in scores.values() and all(row["why_no_score_at_equal_kl"] is None for row in rows)
+    assert without["why_no_score_at_equal_kl"] == NO_EVALUATIONS
+    beyond = [row for row in rows if row["kl"] > result["best_of_n_ends_at_kl"]]
+    assert beyond, "it went further than the best of two for this test to say anything"
+    assert all(row["best_of_n_at_its_kl"] is None and row["gain_over_best_of_n"] is None for row in beyond)
+
+
+def test_the_kl_of_best_of_n() -> None:
     assert [kl_of_best(n) for n in (1, 4)] == pytest.approx([0, 0.6362943611])
 
 
