@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from data.best_policy import run_of
 from data.errors import InvalidInput
 from data.runs import get_run
 from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL
@@ -76,12 +77,14 @@ def compare_at_equal_kl(
         best = score_at([(each["kl"], each["score"]) for each in curve], row["kl"])
         row["best_of_n_at_its_kl"] = best
         row["gain_over_best_of_n"] = None if best is None else row["score"] - best
+    names = [str(row["model"]) for row in rows]
     with reporter.store.read() as tx:
-        runs = {row["model"]: get_run(tx, row["model"].removeprefix("run:")) for row in rows if row["model"] != START}
+        runs = {name: get_run(tx, run_id) for name in names if (run_id := run_of(name))}
         paths = {name: path_of(tx, run, reporter.run) for name, run in runs.items()}
     kl = equal_kl(paths)
     for row in rows:
-        row.update(row_at(paths.get(row["model"], Path(why_not="the start")), kl))
+        other = Path(why_not="the start" if row["model"] == START else "it is no run of this store")
+        row.update(row_at(paths.get(row["model"], other), kl))
     differ = settings_that_differ(run for name, run in runs.items() if paths[name].points)
     return {"best_of_n_ends_at_kl": curve[-1]["kl"], "equal_kl": kl, "evaluations_differ_in": differ}
 
