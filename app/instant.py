@@ -6,14 +6,14 @@ Features come from where runs have kept them; the head is fitted here, without t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data.features import Features, about_features, feature_folders, load_features, text_key
+from data.features import Features, about_features, feature_folders, load_features, read_keys, text_key
 from data.paths import Home
 from data.rankings import current_rankings
 from data.records import Messages, RankingStatus
@@ -44,7 +44,9 @@ class Told:
 
 
 @dataclass(frozen=True)
-class _Ranked:
+class Ranked:
+    """A current ranking with a pair, and what was ranked."""
+
     ranking_id: str
     prompt_id: str
     messages: Messages
@@ -61,14 +63,16 @@ def what_labels_tell(store: Store, home: Home, project_id: str) -> Told:
 
     Of very many rankings the last are taken: the panel has to answer at once.
     """
-    ranked = list(_ranked(store, project_id))[-MOST:]
-    folder, known = _known(home, [key for each in ranked for key in each.keys])
-    kept = [each for each in ranked if all(key in known for key in each.keys)]
+    ranked = list(rankings_with_pairs(store, project_id))[-MOST:]
+    keys = [key for each in ranked for key in each.keys]
+    folder, read = most_read(home, keys)
+    known = load_features(folder, keys) if folder else {}
+    kept = [each for each in ranked if read.issuperset(each.keys)]
     n_without = len(ranked) - len(kept)
     model = str(about_features(folder).get("model", "")) if folder else ""
     if len(kept) < FEWEST:
         return Told(len(kept), n_without, model)
-    examples = [_example(each, known) for each in kept]
+    examples = [example(each, known) for each in kept]
     scores = out_of_fold_scores(examples)
     if scores is None:
         return Told(len(kept), n_without, model)
@@ -88,14 +92,16 @@ def what_labels_tell(store: Store, home: Home, project_id: str) -> Told:
     )
 
 
-def _known(home: Home, keys: list[str]) -> tuple[Path | None, dict[str, Features]]:
-    """The features of these texts by the model that has read most of them."""
-    read = {folder: load_features(folder, keys) for folder in feature_folders(home)}
+def most_read(home: Home, keys: Iterable[str]) -> tuple[Path | None, set[str]]:
+    """Where the features by the model that has read most of these texts are, and which of them it has read."""
+    wanted = set(keys)
+    read = {folder: read_keys(folder) & wanted for folder in feature_folders(home)}
     best = max(read, key=lambda folder: len(read[folder]), default=None)
-    return (best, read[best]) if best is not None and read[best] else (None, {})
+    return (best, read[best]) if best is not None and read[best] else (None, set())
 
 
-def _ranked(store: Store, project_id: str) -> Iterator[_Ranked]:
+def rankings_with_pairs(store: Store, project_id: str) -> Iterator[Ranked]:
+    """The project's current rankings that put a response before another."""
     with store.read() as tx:
         answers = [(ranking, prompt) for ranking, prompt in current_rankings(tx, project_id)
                    if ranking.status is RankingStatus.RANKED and len(set(ranking.ranks or ())) > 1]  # fmt: skip
@@ -105,14 +111,15 @@ def _ranked(store: Store, project_id: str) -> Iterator[_Ranked]:
             for ranking, prompt in lot:
                 task = tasks[ranking.task_id]
                 texts = tuple(response.text for response in task.responses)
-                yield _Ranked(ranking.id, prompt, task.messages, texts, ranking.ranks or ())
+                yield Ranked(ranking.id, prompt, task.messages, texts, ranking.ranks or ())
 
 
-def _example(ranked: _Ranked, known: dict[str, Features]) -> Example:
+def example(ranked: Ranked, known: dict[str, Features]) -> Example:
+    """What the head learns from it."""
     return Example(ranked.prompt_id, np.array([known[key] for key in ranked.keys], dtype=float), ranked.ranks)
 
 
-def _judged(ranked: _Ranked, scores: Any) -> Judged:
+def _judged(ranked: Ranked, scores: Any) -> Judged:
     lengths = tuple(map(len, ranked.texts))
     return Judged(ranked.ranking_id, ranked.prompt_id, ranked.ranks, tuple(scores.tolist()), lengths)
 

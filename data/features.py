@@ -37,9 +37,26 @@ def feature_folders(home: Home) -> list[Path]:
     return sorted(path.parent for path in root.glob(f"*/{ABOUT}")) if root.is_dir() else []
 
 
+def count_files(home: Home) -> int:
+    """How many files of features there are: more, as soon as something else has been read."""
+    return sum(len(list(folder.glob("*.npz"))) for folder in feature_folders(home))
+
+
 def about_features(folder: Path) -> dict[str, Any]:
     """Of which model, layer and length the features in a folder are."""
     found: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    return found
+
+
+def read_keys(folder: Path) -> set[str]:
+    """The keys of all texts that have features. A file that is spoilt counts as missing."""
+    found: set[str] = set()
+    for path in sorted(folder.glob("*.npz")):
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                found |= {key.decode() for key in file["keys"]}
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            continue
     return found
 
 

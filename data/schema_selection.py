@@ -16,7 +16,8 @@ response_score = Table(
     json("heads", nullable=True),
 )
 
-# The arm is "random" or the name of what selected; the reward runs are those that it went by, in either arm.
+# The arm is "random" or the name of what selected; the reward runs are those that it went by, in either arm. `scores`:
+# of a selection by the instant reward model, which no run keeps, what it made of the task's responses, by position.
 task_arm = Table(
     "task_arm",
     metadata,
@@ -25,5 +26,6 @@ task_arm = Table(
     Column("arm", Text, nullable=False),
     json("reward_run_ids"),
     time("created_at"),
+    json("scores", nullable=True),
     Index("ix_task_arm_project_id", "project_id"),
 )

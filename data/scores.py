@@ -23,11 +23,14 @@ Heads = tuple[tuple[float, ...], ...]  # of an ensemble: for each head its score
 
 @dataclass(frozen=True)
 class TaskArm:
-    """How a task came to be offered: `name` is "random" or what selected it; by which reward runs, and when."""
+    """How a task came to be offered: `name` is "random" or what selected it; by which reward runs, and when.
+
+    Without a reward run it was the instant reward model, whose `scores` are here, by position."""
 
     name: str
     reward_run_ids: tuple[str, ...]
     created_at: float
+    scores: tuple[float, ...] = ()
 
 
 def untouched_tasks(tx: Tx, project_id: str) -> list[str]:
@@ -112,11 +115,20 @@ def _of_tasks(
     }
 
 
-def set_arms(tx: Tx, project_id: str, arms: Mapping[str, str], reward_run_ids: Sequence[str]) -> None:
-    """Mark tasks with how they came to be offered, in place of what earlier selections said of them."""
+def set_arms(
+    tx: Tx,
+    project_id: str,
+    arms: Mapping[str, str],
+    reward_run_ids: Sequence[str],
+    scores: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """Mark tasks with how they came to be offered, in place of what earlier selections said of them.
+
+    `scores`: by task, of a model that no run has kept."""
     same = {"project_id": project_id, "reward_run_ids": encode_json(list(reward_run_ids)), "created_at": tx.now()}
     for task_id, arm in arms.items():
-        tx.upsert(task_arm, {"task_id": task_id, "arm": arm} | same, ["task_id"])
+        kept = None if scores is None else encode_json(list(scores[task_id]))
+        tx.upsert(task_arm, {"task_id": task_id, "arm": arm, "scores": kept} | same, ["task_id"])
 
 
 def forget_arms(tx: Tx, task_ids: Sequence[str]) -> None:
@@ -129,4 +141,9 @@ def arms_of(tx: Tx, project_id: str) -> dict[str, TaskArm]:
     """Task -> arm, of the tasks that a selection has put in order, the newest selection first; gold is no work."""
     statement = sa.select(task_arm).where(task_arm.c.project_id == project_id, ~is_gold(task_arm.c.task_id))
     rows = tx.rows(statement.order_by(task_arm.c.created_at.desc(), task_arm.c.task_id))
-    return {row.task_id: TaskArm(row.arm, tuple(json.loads(row.reward_run_ids)), row.created_at) for row in rows}
+    return {
+        row.task_id: TaskArm(
+            row.arm, tuple(json.loads(row.reward_run_ids)), row.created_at, tuple(json.loads(row.scores or "[]"))
+        )
+        for row in rows
+    }

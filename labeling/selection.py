@@ -1,4 +1,5 @@
-"""Selection: which tasks people rank next, by what a reward model makes of their responses.
+"""Selection: which tasks people rank next, by what a reward model makes of their responses: the models of reward runs,
+or the instant reward model.
 
 The tasks on which the model is least sure come first, before whatever the project's own order has. A part of them is
 drawn by lot instead, from all of them and before the rest is put in order: the control arm, without which nobody could
@@ -26,7 +27,9 @@ from data.slots import set_turns
 from data.store import Store, Tx
 
 RANDOM = "random"  # the control arm; the other arm has the name of what selected
+INSTANT = "instant"  # what the instant reward model is called, where a reward run has its id
 Scores = Sequence[Sequence[float]]  # of each model, or of each head: its scores by position
+Ordered = list[tuple[str, str]]  # (task, arm), in the order in which they come
 
 
 class By(StrEnum):
@@ -53,9 +56,17 @@ class SelectionConfig:
 
 
 @dataclass(frozen=True)
+class Opinion:
+    """What the instant reward model makes of a task: its `scores` by position, and those of each of its `heads`."""
+
+    scores: tuple[float, ...]
+    heads: Heads
+
+
+@dataclass(frozen=True)
 class Selected:
-    """What a selection did. `by`: what it went by. `counts`: `tasks` waiting, `random` and `selected` ones,
-    `without_scores` (they come in the project's order)."""
+    """What a selection did. `by`: what it went by. `counts`: `tasks` waiting, `random` and `selected` ones, and
+    `without_scores` (by the instant reward model `without_features`), which come in the project's order."""
 
     by: By
     counts: Counter[str]
@@ -68,7 +79,6 @@ def apply_selection(store: Store, project_id: str, reward_run_ids: Sequence[str]
     Raises InvalidInput if a run is no finished reward run, if nobody could disagree, or no task has scores of them all.
     """
     with store.begin() as tx:
-        order = get_project(tx, project_id).settings.task_order
         runs = [_reward_run(tx, run_id) for run_id in dict.fromkeys(reward_run_ids)]
         if not runs:
             raise InvalidInput("a selection needs a reward run; none is named")
@@ -78,22 +88,55 @@ def apply_selection(store: Store, project_id: str, reward_run_ids: Sequence[str]
         if not known:
             whose = "this reward model" if len(runs) == 1 else "all these reward models"
             raise InvalidInput(f"{len(waiting)} tasks wait to be ranked, none with scores of {whose}: score them first")
-        heads = heads_of_tasks(tx, list(known), runs)
-        by, doubts = doubts_of(known, heads, config.by)
-        ordered = order_tasks(doubts, replace(config, by=by.value))
-        forget_arms(tx, waiting)
+        by, ordered = _doubtful_first(known, heads_of_tasks(tx, list(known), runs), config)
+        _put_in_order(tx, project_id, waiting, ordered)
         set_arms(tx, project_id, dict(ordered), runs)
-        # The project's own turns are 0 or above, so these come first.
-        set_turns(tx, project_id, {task_id: draw_turn(order) for task_id in waiting if task_id not in known})
-        set_turns(tx, project_id, {task_id: float(place - len(ordered)) for place, (task_id, _) in enumerate(ordered)})
+        return _selected(by, ordered, len(waiting), "without_scores")
+
+
+def apply_opinions(store: Store, project_id: str, opinions: Mapping[str, Opinion], config: SelectionConfig) -> Selected:
+    """The same by what the instant reward model makes of tasks; it is kept with each, for the report.
+
+    Raises InvalidInput if it has an opinion of no task that waits.
+    """
+    with store.begin() as tx:
+        waiting = untouched_tasks(tx, project_id)
+        known = {task_id: opinions[task_id] for task_id in waiting if task_id in opinions}
+        if not known:
+            raise InvalidInput(
+                f"{len(waiting)} tasks wait to be ranked, and of none has the frozen model read the responses: "
+                "`rankloop features` reads them"
+            )
+        scores = {task_id: {INSTANT: each.scores} for task_id, each in known.items()}
+        heads = {task_id: {INSTANT: each.heads} for task_id, each in known.items()}
+        by, ordered = _doubtful_first(scores, heads, config)
+        _put_in_order(tx, project_id, waiting, ordered)
+        set_arms(tx, project_id, dict(ordered), (), {task_id: each.scores for task_id, each in known.items()})
+        return _selected(by, ordered, len(waiting), "without_features")
+
+
+def _doubtful_first(
+    scores: Mapping[str, Mapping[str, Sequence[float]]],
+    heads: Mapping[str, Mapping[str, Heads]],
+    config: SelectionConfig,
+) -> tuple[By, Ordered]:
+    by, doubts = doubts_of(scores, heads, config.by)
+    return by, order_tasks(doubts, replace(config, by=by.value))
+
+
+def _put_in_order(tx: Tx, project_id: str, waiting: Sequence[str], ordered: Ordered) -> None:
+    """Let the ordered tasks come first and forget what earlier selections made of any that waits."""
+    order, known = get_project(tx, project_id).settings.task_order, dict(ordered)
+    forget_arms(tx, waiting)
+    # The project's own turns are 0 or above, so these come first.
+    set_turns(tx, project_id, {task_id: draw_turn(order) for task_id in waiting if task_id not in known})
+    set_turns(tx, project_id, {task_id: float(place - len(ordered)) for place, (task_id, _) in enumerate(ordered)})
+
+
+def _selected(by: By, ordered: Ordered, n_waiting: int, missing: str) -> Selected:
     n_random = sum(arm == RANDOM for _, arm in ordered)
-    counts = Counter(
-        tasks=len(waiting),
-        random=n_random,
-        selected=len(ordered) - n_random,
-        without_scores=len(waiting) - len(ordered),
-    )
-    return Selected(by, counts)
+    counts = {"tasks": n_waiting, "random": n_random, "selected": len(ordered) - n_random}
+    return Selected(by, Counter(counts | {missing: n_waiting - len(ordered)}))
 
 
 def _reward_run(tx: Tx, run_id: str) -> str:
@@ -135,7 +178,7 @@ def voices_of(scores: Mapping[str, Sequence[float]], heads: Mapping[str, Heads])
     return [voice for run_id, each in scores.items() for voice in heads.get(run_id, (each,))]
 
 
-def order_tasks(doubts: Mapping[str, float], config: SelectionConfig) -> list[tuple[str, str]]:
+def order_tasks(doubts: Mapping[str, float], config: SelectionConfig) -> Ordered:
     """(task, arm) in the order in which they come: the most doubtful first, with the control arm spread evenly between.
 
     `doubts`: by task, how unsure the model is; `config.by` names the other arm. The control arm is drawn from all tasks

@@ -45,7 +45,8 @@ class Arm:
 
 @dataclass(frozen=True)
 class SelectionReport:
-    """The arms of a project, the control arm last; `reward_run_ids`: what the newest selection went by.
+    """The arms of a project, the control arm last; `reward_run_ids`: what the newest selection went by,
+    none for the instant reward model.
 
     `difference`: accuracy of the newest selection's arm less the control arm's, with its interval.
     """
@@ -74,7 +75,8 @@ def selection_report(store: Store, project_id: str, *, seed: int = 0) -> Selecti
         for ranking, prompt_id in current_rankings(tx, project_id):
             if (found := arms.get(ranking.task_id)) is not None:
                 of_task = scores[ranking.task_id]
-                used = [of_task[run_id] for run_id in found.reward_run_ids if run_id in of_task]
+                kept = [found.scores] if found.scores else []
+                used = kept or [of_task[run_id] for run_id in found.reward_run_ids if run_id in of_task]
                 tallies[found.name].add(ranking, prompt_id, used)
     newest = next((arm for arm in arms.values() if arm.name != RANDOM), next(iter(arms.values())))
     names = sorted(tallies, key=lambda name: (name == RANDOM, name))

@@ -89,6 +89,19 @@ def _pairs(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.i
     return np.concatenate(betters), np.concatenate(worses), np.concatenate(weights)
 
 
+def bootstrap_heads(examples: Sequence[Example], head: Head, n: int, seed: int = 0) -> list[Head]:
+    """Heads fitted on as many prompts, drawn with replacement and whole: where they differ, the rankings don't settle.
+
+    `head`: of all the examples, where each fit begins.
+    """
+    of_prompt: dict[str, list[Example]] = {}
+    for each in examples:
+        of_prompt.setdefault(each.prompt, []).append(each)
+    prompts, rng = sorted(of_prompt), np.random.default_rng(seed)
+    draws = rng.integers(0, len(prompts), (n, len(prompts)))
+    return [fit_head([each for place in drawn for each in of_prompt[prompts[place]]], head) for drawn in draws]
+
+
 def out_of_fold_scores(examples: Sequence[Example], seed: int = 0) -> list[Array] | None:
     """Scores of each ranking's responses by a head that has not seen its prompt; None with fewer than two prompts."""
     prompts = sorted({each.prompt for each in examples})

@@ -11,7 +11,7 @@ from data.fields import from_dict
 from data.records import Project, RunKind
 from data.runs import get_run
 from data.scores import untouched_tasks, without_scores
-from labeling.selection import By, SelectionConfig, apply_selection
+from labeling.selection import By, Selected, SelectionConfig, apply_selection
 from labeling.selection_report import Interval, SelectionReport, selection_report
 from training.config import ScoreConfig
 from training.launch import queue_run
@@ -19,16 +19,14 @@ from training.launch import queue_run
 
 def add_words(words: Any) -> None:
     group = add_group(words, "selection", "let a reward model say what is ranked next, and see whether it beat chance")
-    parser = add_word(group, "apply", apply, "score what waits to be ranked, and put it in order")
+    help = "let reward models, or the instant one, put what waits to be ranked in order"
+    parser = add_word(group, "apply", apply, help)
     parser.add_argument("name", metavar="NAME", help="name or id of the project")
-    parser.add_argument(
-        "--reward-run",
-        nargs="+",
-        required=True,
-        metavar="ID",
-        dest="reward_runs",
-        help="reward runs whose models score",
-    )
+    way = parser.add_mutually_exclusive_group(required=True)
+    help = "reward runs whose models score"
+    way.add_argument("--reward-run", nargs="+", metavar="ID", dest="reward_runs", help=help)
+    help = "the instant reward model, fitted now to the rankings so far, on features that `rankloop features` has kept"
+    way.add_argument("--instant", action="store_true", help=help)
     defaults = SelectionConfig()
     parser.add_argument(
         "--by", choices=tuple(By), default=defaults.by, help=f"what comes first (default {defaults.by})"
@@ -38,7 +36,7 @@ def add_words(words: Any) -> None:
         help=f"this share is drawn by lot, to compare with (default {defaults.control})",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=defaults.seed, help="which are drawn by lot")
-    parser.epilog = f"It is waited for the scores: {WAIT_HELP}."
+    parser.epilog = f"It is waited for the scores of reward runs: {WAIT_HELP}. --instant needs no run and no waiting."
     parser = add_word(group, "report", report, "show what people said on each arm, and whether selection beat random")
     parser.add_argument("name", metavar="NAME", help="name or id of the project")
 
@@ -46,14 +44,29 @@ def add_words(words: Any) -> None:
 def apply(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.name)
     config = from_dict(SelectionConfig, {name: getattr(arguments, name) for name in ("by", "control", "seed")})
+    if arguments.instant:
+        return _apply_instant(context, project, config)
     for reward_run in arguments.reward_runs:
         outcome = _score(context, project, reward_run)
         if outcome is not None and outcome.status:
             return outcome
     made = apply_selection(context.store, project.id, arguments.reward_runs, config)
-    line = f"what waits to be ranked in {project.name!r} is in order by {made.by}"
+    return _in_order(project, made, "reward runs", [])
+
+
+def _apply_instant(context: Context, project: Project, config: SelectionConfig) -> Outcome:
+    from app.instant_selection import select_by_instant  # it loads SciPy, which the other words do not need
+
+    made = select_by_instant(context.store, context.home, project.id, config)
+    missing = made.counts["without_features"]
+    todo = f"{missing} waiting tasks have no cached features: `rankloop features` reads them, then apply again"
+    return _in_order(project, made, "the instant reward model", [todo] if missing else [])
+
+
+def _in_order(project: Project, made: Selected, model: str, todo: list[str]) -> Outcome:
+    line = f"what waits to be ranked in {project.name!r} is in order by {made.by} of {model}"
     counts = dict(made.counts)
-    return Outcome({"project_id": project.id, "by": made.by, "counts": counts}, [line, *counted(counts)])
+    return Outcome({"project_id": project.id, "by": made.by, "counts": counts}, [line, *counted(counts), *todo])
 
 
 def report(arguments: argparse.Namespace, context: Context) -> Outcome:

@@ -7,16 +7,14 @@ from typing import Any
 
 import streamlit as st
 
-from app.context import home, person, require, store
+from app.context import home, require, store
 from app.instant import FEWEST, Told, what_labels_tell
-from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
 from app.widgets.problems import plain
+from app.widgets.read_responses import offer_reading
 from app.widgets.reward_report import share_words
 from app.widgets.words import count
 from data.projects import project_counts
-from data.records import Project, Role, RunKind
-from training.config import CONFIGS
-from training.launch import queue_run
+from data.records import Project, Role
 
 KEY = "instant"
 REFRESH_S = 15.0
@@ -78,14 +76,6 @@ def _too_little(project: Project, told: Told) -> None:
 
 def _read_them(project: Project, told: Told) -> None:
     """Offer the run that reads what no model has read yet."""
-    st.caption(f"{count(told.n_without, 'ranking')} with responses that the frozen model has not read.")
-    key = nonce(KEY)
-    if st.button("Read responses", icon=":material/auto_stories:", key=f"{KEY}.read.{key}"):
-        run = None
-        with ShownErrors():
-            config = CONFIGS[RunKind.FEATURES]()
-            run = queue_run(store(), RunKind.FEATURES, config, project_id=project.id, nonce=key, created_by=person().id)
-        if run is not None:
-            renew_nonce(KEY)
-            say_after_rerun("A run reads the responses; the panel follows it")
-            st.rerun()
+    offer_reading(
+        project, f"{count(told.n_without, 'ranking')} with responses that the frozen model has not read.", KEY
+    )

@@ -1,28 +1,36 @@
-"""What comes next on a screen: let a reward model put the waiting tasks in order, and see whether it beat chance."""
+"""What comes next on a screen: let reward models, or the instant one, put the waiting tasks in order, and see whether
+it beat chance."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
 
-from app.context import store
+from app.context import home, store
 from app.widgets.config_form import config_form
 from app.widgets.models import reward_run_labels
-from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
+from app.widgets.page import ShownErrors, go_to, nonce, remembered, renew_nonce, say_after_rerun
+from app.widgets.read_responses import offer_reading
 from app.widgets.run_status import run_status
 from app.widgets.words import count, run_name
+from data.features import count_files
 from data.fields import from_dict
+from data.rankings import count_versions
 from data.records import Project, RunKind
 from data.runs import list_runs
 from data.scores import arms_of, untouched_tasks, without_scores
-from labeling.selection import SelectionConfig, apply_selection
+from labeling.selection import Selected, SelectionConfig, apply_selection
 from labeling.selection_report import SelectionReport, selection_report
 from training.config import ScoreConfig
 from training.launch import queue_run
 
+if TYPE_CHECKING:
+    from app.instant_selection import Ready
+
 KEY = "selection"
+RUNS, INSTANT = "Reward runs", "Instant reward model"
 _PERCENT = ("model right", "ties", "skips")
 
 
@@ -32,15 +40,18 @@ def selection_panel(project: Project, person_id: str) -> None:
         labels = reward_run_labels(tx, project.id)
         waiting = untouched_tasks(tx, project.id)
         has_arms = bool(arms_of(tx, project.id))
-        runs = list_runs(tx, project_id=project.id, kinds=(RunKind.SCORE,), limit=1)
+        runs = list_runs(tx, project_id=project.id, kinds=(RunKind.SCORE, RunKind.FEATURES), limit=1)
     st.caption(
         f"To be ranked: {count(len(waiting), 'task')}. A reward model can put first what it is least sure of; a part "
         "is drawn by lot, so that you can see whether that was worth it."
     )
-    if not labels:
-        st.info("Train a reward model first: it says which tasks are worth ranking.")
-    elif waiting:
-        _form(project, person_id, labels, waiting)
+    if waiting:
+        ways = [RUNS, INSTANT] if labels else [INSTANT]
+        way = st.segmented_control("What selects", ways, default=ways[0], required=True, key=f"{KEY}.way")
+        if way == RUNS:
+            _form(project, person_id, labels, waiting)
+        else:
+            _instant_form(project, waiting, has_labels=bool(labels))
         if runs and not runs[0].status.is_final:
             with st.container(border=True, key=f"{KEY}.running"):
                 if st.button(run_name(runs[0]), type="tertiary", icon=":material/monitoring:", key=f"{KEY}.to_run"):
@@ -90,12 +101,62 @@ def _apply(project: Project, reward_run_ids: list[str], values: dict[str, Any]) 
     with ShownErrors():
         made = apply_selection(store(), project.id, reward_run_ids, from_dict(SelectionConfig, values))
     if made is not None:
-        renew_nonce(KEY)
-        counts = made.counts
-        left = f", {counts['without_scores']:,} without scores" if counts["without_scores"] else ""
-        way = made.by.replace("_", " ")
-        say_after_rerun(f"{counts['selected']:,} selected by {way}, {counts['random']:,} drawn by lot{left}")
-        st.rerun()
+        _say(made)
+
+
+def _say(made: Selected) -> None:
+    renew_nonce(KEY)
+    counts = made.counts
+    left = "".join(
+        f", {counts[name]:,} {name.replace('_', ' ')}"
+        for name in ("without_scores", "without_features")
+        if counts[name]
+    )
+    way = made.by.replace("_", " ")
+    say_after_rerun(f"{counts['selected']:,} selected by {way}, {counts['random']:,} drawn by lot{left}")
+    st.rerun()
+
+
+def _instant_form(project: Project, waiting: list[str], *, has_labels: bool) -> None:
+    """The head on frozen features selects, without a run: what it stands on is counted, and what it can't see."""
+    from app.instant import FEWEST  # these load SciPy, which the page's other parts do not need
+    from app.instant_selection import look, select_by_instant
+
+    with store().read() as tx:
+        n_versions = count_versions(tx, project.id)
+    signature = (project.id, tuple(waiting), n_versions, count_files(home()))
+    ready = remembered(f"{KEY}.ready", signature, lambda: look(store(), home(), project.id))
+    is_ready = ready.n_rankings >= FEWEST and ready.n_unread < ready.n_waiting
+    if ready.n_rankings < FEWEST:
+        other = "" if has_labels else " Or train a reward model: its runs can select too."
+        st.info(
+            f"The instant reward model selects from {FEWEST} rankings on whose responses the frozen model has read; "
+            f"there are {ready.n_rankings:,}, and {ready.n_unread_rankings:,} that it has not read.{other}"
+        )
+    else:
+        st.caption(f"It learns from {count(ready.n_rankings, 'ranking')} each time that you put tasks in order.")
+    values = config_form(SelectionConfig, f"{KEY}.config", first=("by", "control"))
+    if st.button("Put in order", type="primary", disabled=not is_ready, key=f"{KEY}.apply.{nonce(KEY)}"):
+        made = None
+        with ShownErrors(), st.spinner("Fitting"):
+            made = select_by_instant(store(), home(), project.id, from_dict(SelectionConfig, values))
+        if made is not None:
+            _say(made)
+    if ready.n_unread or ready.n_unread_rankings:
+        offer_reading(project, unread_words(ready), f"{KEY}.features")
+
+
+def unread_words(ready: Ready) -> str:
+    """What the instant reward model knows nothing of, what that means, and what to do."""
+    told = []
+    if ready.n_unread:
+        told.append(
+            f"{ready.n_unread:,} of {count(ready.n_waiting, 'waiting task')} have responses without cached features: "
+            "they stay in the project's order."
+        )
+    if ready.n_unread_rankings:
+        told.append(f"{count(ready.n_unread_rankings, 'ranking')} without features: nothing is learnt from them.")
+    return " ".join([*told, "The frozen model reads them all in a run, as `rankloop features` does."])
 
 
 def _report(found: SelectionReport) -> None:

@@ -1,10 +1,11 @@
-"""What comes next: nothing without a reward model; then score, put in order, and see how it went."""
+"""What comes next: nothing without a model; score and put in order, or let the instant model; and see how it went."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from factories import make_person, make_ranking, make_snapshot, make_task
+from instant_maker import planted_project, waiting
 from run_makers import ended
 
 from app.context import PROJECT_KEY
@@ -49,12 +50,17 @@ def press(app: Any, name: str) -> None:
     assert not app.exception
 
 
-def test_without_a_reward_model_nothing_can_be_selected(sqlite_store: Store, home: Home, open_app: Any) -> None:
+def test_without_a_reward_model_and_features_nothing_can_be_selected(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
     snapshot = make_snapshot(sqlite_store, home)
     with sqlite_store.read() as tx:
         project = get_project(tx, snapshot.project_id)
+    waiting_tasks(sqlite_store, project, 4)
     app = open_panel(sqlite_store, open_app, project)
-    assert "Train a reward model first" in app.info[0].value
+    assert "there are 0, and 6 that it has not read" in app.info[0].value
+    assert "Or train a reward model" in app.info[0].value
+    assert all(each.disabled for each in app.button if each.label == "Put in order")
 
 
 def test_what_waits_is_scored_once_however_often_the_button_is_pressed(
@@ -97,3 +103,44 @@ def test_the_report_says_plainly_that_there_is_no_evidence(sqlite_store: Store, 
         make_ranking(sqlite_store, task, person, [1, 2] if number % 2 else [2, 1])
     app = open_panel(sqlite_store, open_app, project)
     assert "No evidence that selection beat random" in app.info[0].value
+
+
+def test_the_instant_model_selects_where_there_is_no_reward_run(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    project = planted_project(sqlite_store, home)
+    waiting(sqlite_store, home, project, [4.0, 0.1, -4.0, 0.2, 5.0, -0.1, -5.0, 0.3])
+    waiting(sqlite_store, home, project, [1.0, 2.0], model=None)
+    app = open_panel(sqlite_store, open_app, project)
+    said = " ".join(each.value for each in app.caption)
+    assert "To be ranked: 10 tasks" in said and "It learns from 60 rankings" in said
+    assert "2 of 10 waiting tasks have responses without cached features" in said
+    assert "rankloop features" in said
+    press(app, "apply")
+    with sqlite_store.read() as tx:
+        found = [each.name for each in arms_of(tx, project.id).values()]
+    assert (found.count(RANDOM), found.count("disagreement")) == (2, 6)
+    assert "6 selected by disagreement, 2 drawn by lot, 2 without features" in app.toast[0].value
+    assert list(app.dataframe[0].value["arm"]) == ["disagreement", "random"]
+
+
+def test_what_the_frozen_model_has_not_read_can_be_read(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    project = planted_project(sqlite_store, home)
+    waiting(sqlite_store, home, project, [1.0, 2.0], model=None)
+    app = open_panel(sqlite_store, open_app, project)
+    button = next(each for each in app.button if (each.key or "").startswith("selection.apply."))
+    assert button.disabled
+    next(each for each in app.button if each.label == "Read responses").click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        (run,) = list_runs(tx, project_id=project.id)
+    assert run.kind is RunKind.FEATURES
+
+
+def test_beside_reward_runs_the_instant_model_can_be_chosen(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    _, project = reward_run(sqlite_store, home)
+    waiting_tasks(sqlite_store, project, 4)
+    app = open_panel(sqlite_store, open_app, project)
+    assert app.multiselect
+    app.segmented_control(key="selection.way").set_value("Instant reward model").run()
+    assert not app.exception and not app.multiselect
+    assert "there are 0, and 6 that it has not read" in app.info[0].value
+    assert "train a reward model" not in app.info[0].value

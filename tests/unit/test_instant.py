@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from training.instant import Example, Head, fit_head, out_of_fold_scores, subset_by_prompt
+from training.instant import Example, Head, bootstrap_heads, fit_head, out_of_fold_scores, subset_by_prompt
 from training.learning_curve import at, extrapolation, fit_line, learning_curve, more_for
 
 
@@ -93,6 +93,31 @@ def test_no_prompt_is_scored_by_a_head_that_has_seen_it() -> None:
     assert accuracy(inside) > 0.85
     assert 0.38 < accuracy(scores) < 0.62
     assert out_of_fold_scores(examples[:2]) is None
+
+
+def test_bootstrap_heads_differ_where_the_rankings_settle_nothing() -> None:
+    """Feature 0 decides every ranking, feature 1 only noise: heads agree on the first and not on the second."""
+    rng = np.random.default_rng(0)
+    examples = []
+    for n in range(60):
+        features = rng.normal(size=(2, 2))
+        ranks = (1, 2) if features[0, 0] > features[1, 0] else (2, 1)
+        examples.append(Example(f"p{n}", features, ranks))
+    head = fit_head(examples)
+    heads = bootstrap_heads(examples, head, 20)
+    weights = np.array([each.weights / each.scale for each in heads])
+    assert (weights[:, 0] > 1).all() and len({np.sign(each) for each in weights[:, 1]}) == 2
+    assert bootstrap_heads(examples, head, 2)[1].weights.tolist() == heads[1].weights.tolist()
+    assert bootstrap_heads(examples, head, 2, seed=1)[1].weights.tolist() != heads[1].weights.tolist()
+
+
+def test_a_bootstrap_keeps_prompts_whole() -> None:
+    """One prompt with two rankings: however it is drawn, both are there, so that every head is the head of both."""
+    examples = [Example("p", np.array([[1.0], [0.0]]), (1, 2)), Example("p", np.array([[3.0], [0.0]]), (2, 1))]
+    head = fit_head(examples)
+    assert [each.weights.tolist() for each in bootstrap_heads(examples, head, 5)] == [
+        pytest.approx(head.weights.tolist(), abs=1e-4)
+    ] * 5
 
 
 def test_a_share_is_of_prompts() -> None:
