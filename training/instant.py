@@ -55,7 +55,7 @@ def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
     mean, scale = everything.mean(0), everything.std(0)
     scale[scale < 1e-6] = 1.0
     standard = (everything - mean) / scale
-    better, worse, weights = _pairs(examples)
+    better, worse, weights = pairs_of(examples)
     if not len(weights):
         raise ValueError("no ranking has a pair to learn from")
     n, d = standard.shape
@@ -73,7 +73,7 @@ def fit_head(examples: Sequence[Example], start: Head | None = None) -> Head:
     return Head(mean, scale, found.x)
 
 
-def _pairs(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+def pairs_of(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """The places of the better and of the worse response of each pair, and the pairs' weights; all (P,).
 
     Of merged rankings the pairs with a majority, as if everybody had said so.

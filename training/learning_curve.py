@@ -7,67 +7,111 @@ a - b / sqrt(n): what is still missing halves with four times the labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from training.figures import SEED, Array, Judged, pair_columns
-from training.instant import Example, fit_head, subset_by_prompt
+from training.figures import SEED, Array, rightness
+from training.instant import Example, Head, fit_head, pairs_of, subset_by_prompt
 
 SHARES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
-REPEATS, RESAMPLES, POINT = 5, 500, 0.01
+REPEATS, RESAMPLES, POINT = 10, 500, 0.01
 FEWEST = 8  # rankings to learn from
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What heads fitted on draws of a share of the training prompts reach.
+
+    `rankings`: how many a draw has, on average. `fraction`: of the prompts that it has. `right`: (draws, held-out
+    rankings), accuracies; of all prompts there is one draw.
+    """
+
+    rankings: float
+    fraction: float
+    right: Array
 
 
 def learning_curve(train: Sequence[Example], held_out: Sequence[Example]) -> dict[str, Any] | None:
     """The curve on held-out rankings, its extrapolation and its intervals; None with too few rankings to draw one.
 
-    Intervals are percentiles over held-out prompts drawn with replacement.
+    Intervals are percentiles over held-out prompts drawn with replacement, to each of which an error is added of the
+    size that other training prompts would make (`training_errors`).
     """
-    shares = [share for share in SHARES if share * len(train) >= FEWEST]
-    if len(shares) < 3 or not held_out:
+    wanted = [share for share in SHARES if share * len(train) >= FEWEST]
+    if len(wanted) < 3 or not held_out:
         return None
-    sizes, rows = [], []
-    for share in shares:
-        size, right = _at(train, held_out, share)
-        sizes.append(size)
-        rows.append(right)
-    table, prompts = np.array(rows), sorted({each.prompt for each in held_out})
+    rng = np.random.default_rng(SEED)
+    shares = [_at(train, held_out, share, rng) for share in wanted]
+    table, prompts = np.array([each.right.mean(0) for each in shares]), sorted({each.prompt for each in held_out})
     owners = np.array([prompts.index(each.prompt) for each in held_out])
-    n = np.array(sizes)
-    drawn = np.random.default_rng(SEED).multinomial(len(prompts), np.full(len(prompts), 1 / len(prompts)), RESAMPLES)
+    n = np.array([each.rankings for each in shares])
+    drawn = rng.multinomial(len(prompts), np.full(len(prompts), 1 / len(prompts)), RESAMPLES)
     weights = drawn[:, owners].astype(float)
     weights = weights[weights.sum(1) > 0]
     curves = weights @ table.T / weights.sum(1, keepdims=True)
+    curves = (curves + training_errors(shares, len(curves), rng)).clip(0, 1)
     low, high = np.percentile(curves, [2.5, 97.5], axis=0)
     return {
         "of": "the instant reward model",
         "points": [
-            {"share": share, "rankings": size, "accuracy": float(row.mean()), "low": float(least), "high": float(most)}
-            for share, size, row, least, most in zip(shares, sizes, table, low, high, strict=True)
+            {"share": share, "rankings": each.rankings, "accuracy": float(row.mean()), "low": float(least),
+             "high": float(most)}
+            for share, each, row, least, most in zip(wanted, shares, table, low, high, strict=True)
         ],
         **extrapolation(n, table.mean(1), curves),
-    }
+    }  # fmt: skip
 
 
-def _at(train: Sequence[Example], held_out: Sequence[Example], share: float) -> tuple[float, Array]:
-    """How many rankings a share has, and the accuracy on each held-out ranking, over some draws of it."""
-    rng, n, right = np.random.default_rng(SEED), 0, np.zeros(len(held_out))
-    repeats = 1 if share == 1 else REPEATS
-    for _ in range(repeats):
-        chosen = subset_by_prompt(train, share, rng)
-        head = fit_head(chosen)
-        n += len(chosen)
-        right += np.array([_accuracy(each, head.scores(each.features)) for each in held_out])
-    return n / repeats, right / repeats
+def training_errors(shares: Sequence[Drawn], n: int, rng: np.random.Generator) -> Array:
+    """(n, shares): what other training prompts might have added to each share's accuracy.
+
+    R draws of a fraction f of the prompts, without replacement, vary by s^2 among each other: a training set of that
+    size varies by v = s^2 / (1 - f). Of that, v f comes from the prompts that there are, which all shares have in
+    common, and v (1 - f) / R from which of them were drawn. For f = 1 v is that of the largest share below, as in the
+    delete-d jackknife (Shao and Wu 1989). s^2 is of few draws, so errors are Student's t with R - 1 degrees of freedom.
+    """
+    variance, common, own = 0.0, [], []
+    for each in shares:
+        repeats = len(each.right)
+        if repeats > 1 and each.fraction < 1:
+            variance = _between_draws(each.right) / (1 - each.fraction)
+        common.append(np.sqrt(variance * each.fraction))
+        own.append(np.sqrt(variance * (1 - each.fraction) / repeats))
+    together, apart = rng.standard_t(REPEATS - 1, (n, 1)), rng.standard_t(REPEATS - 1, (n, len(shares)))
+    errors: Array = together * np.array(common) + apart * np.array(own)
+    return errors
 
 
-def _accuracy(example: Example, scores: Array) -> float:
-    lengths = (0,) * len(example.ranks)
-    judged = Judged(
-        "", example.prompt, example.ranks, tuple(scores.tolist()), lengths, probabilities=example.probabilities
+def _between_draws(right: Array) -> float:
+    """The variance of a draw's accuracy on all prompts that might be held out; `right`: (draws, held-out rankings).
+
+    On the ones that are, draws also differ because each is lucky with others of them: that part, known by what is left
+    of the table without the means of its rows and columns, is in the resamples of held-out prompts already.
+    """
+    n_draws, n = right.shape
+    left = right - right.mean(0) - right.mean(1, keepdims=True) + right.mean()
+    luck = float(np.square(left).sum()) / max((n_draws - 1) * (n - 1), 1) / n
+    return float(max(np.var(right.mean(1), ddof=1) - luck, 0.0))
+
+
+def _at(train: Sequence[Example], held_out: Sequence[Example], share: float, rng: np.random.Generator) -> Drawn:
+    draws = [subset_by_prompt(train, share, rng) for _ in range(1 if share == 1 else REPEATS)]
+    n_prompts = len({each.prompt for each in train})
+    return Drawn(
+        rankings=float(np.mean([len(each) for each in draws])),
+        fraction=float(np.mean([len({one.prompt for one in each}) / n_prompts for each in draws])),
+        right=np.array([_accuracies(fit_head(each), held_out) for each in draws]),
     )
-    return float(pair_columns([judged]).right.mean())
+
+
+def _accuracies(head: Head, held_out: Sequence[Example]) -> Array:
+    """Of each ranking the share of pairs in the right order, equal scores half."""
+    scores = head.scores(np.concatenate([each.features for each in held_out]))
+    better, worse, weights = pairs_of(held_out)
+    owners = np.repeat(np.arange(len(held_out)), [len(each.ranks) for each in held_out])[better]
+    return np.bincount(owners, weights * rightness(scores[better] - scores[worse]), len(held_out)).astype(float)
 
 
 def extrapolation(n: Array, accuracy: Array, curves: Array) -> dict[str, Any]:
