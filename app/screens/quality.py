@@ -12,9 +12,10 @@ from app.widgets.agreement import agreement_cards, human_mark
 from app.widgets.annotator_notes import notes_of, p_words
 from app.widgets.page import empty_state, go_to, need_project, page_head, remembered
 from data.adjudications import current_adjudications
-from data.projects import get_project
+from data.projects import export_key, get_project
 from data.rankings import count_versions
 from data.records import Project, Role
+from labeling.snapshots import pseudonym
 
 if TYPE_CHECKING:
     from labeling.adjudication import Disputed
@@ -55,7 +56,7 @@ def _live(project_id: str) -> None:
     st.header("Disputed tasks", anchor=False)
     _disputed(project, found, len(waiting), {each.task_id for each in decisions})
     st.header("Annotators", anchor=False)
-    _annotators(found, rows)
+    _annotators(found, _chosen(project, rows), len(rows))
 
 
 def _compute(project_id: str) -> Found:
@@ -107,7 +108,25 @@ def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[s
         go_to("adjudicate", task=found.worst_tasks[rows[0]].name)
 
 
-def _annotators(found: Agreement, rows: list[AnnotatorRow]) -> None:
+def _chosen(project: Project, rows: list[AnnotatorRow]) -> list[AnnotatorRow]:
+    """The one annotator whom the address names by the pseudonym that reports and exports use, or all."""
+    wanted = st.query_params.get("annotator")
+    if not wanted:
+        return rows
+    with store().read() as tx:
+        key = export_key(tx, project.id)
+    found = [row for row in rows if pseudonym(key, row.annotator_id) == wanted]
+    if found:
+        st.text(f"Annotator {wanted} of reports and exports")
+    else:
+        st.text(f"Nobody who ranks in {project.name!r} goes by {wanted} in reports and exports; all are shown.")
+    if st.button("All annotators", icon=":material/group:", type="tertiary", key=f"{KEY}.all"):
+        st.query_params.pop("annotator", None)
+        st.rerun()
+    return found or rows
+
+
+def _annotators(found: Agreement, rows: list[AnnotatorRow], n_annotators: int) -> None:
     shares = {each.name: each for each in found.annotators}
     st.dataframe(
         pd.DataFrame([_work(row) for row in rows]),
@@ -133,9 +152,10 @@ def _annotators(found: Agreement, rows: list[AnnotatorRow]) -> None:
         "of rankings whose longer responses won more pairs than they lost; its p by a sign test. Annotators never see "
         "this table."
     )
-    noted = [(row, notes) for row in rows if (notes := notes_of(row, shares.get(row.name), len(rows)))]
+    noted = [(row, notes) for row in rows if (notes := notes_of(row, shares.get(row.name), n_annotators))]
     if not noted:
-        st.success("Nothing conspicuous in anybody's way of working.", icon=":material/check_circle:")
+        whose = "this annotator's" if len(rows) < n_annotators else "anybody's"
+        st.success(f"Nothing conspicuous in {whose} way of working.", icon=":material/check_circle:")
     for row, notes in noted:
         with st.container(border=True, key=f"{KEY}.notes.{row.annotator_id}"):
             st.text(row.name)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import home
+from app.context import PROJECT_KEY, home
 from app.widgets.page import go_to
 from app.widgets.problems import plain
 from app.widgets.reward_charts import best_of_chart, learning_chart, reliability_chart, score_chart, share_chart
@@ -47,7 +47,7 @@ def show_report(run: Run) -> None:
         _scores(report["model"])
         _learning(report.get("learning_curve"))
     _parts(report["model"])
-    _worst(report["worst"], run.id)
+    _worst(report["worst"], run)
 
 
 def _verdicts(report: dict[str, Any]) -> None:
@@ -175,8 +175,8 @@ def _part(name: str, row: dict[str, Any]) -> dict[str, Any]:
             "prompts": row["prompts"]}  # fmt: skip
 
 
-def _worst(rows: list[dict[str, Any]], run_id: str) -> None:
-    """The worst disagreements as a table, and one of them in full with the way to its ranking and its prompt."""
+def _worst(rows: list[dict[str, Any]], run: Run) -> None:
+    """The worst disagreements as a table, and one in full with the way to its ranking, prompt and annotator."""
     st.header("Worst disagreements", anchor=False)
     if not rows:
         st.caption("The model puts no held-out pair the wrong way round.")
@@ -200,10 +200,10 @@ def _worst(rows: list[dict[str, Any]], run_id: str) -> None:
         alt="Pairs that the model gets most wrong",
     )
     chosen = [*event["selection"]["rows"], *(row for row, _ in event["selection"]["cells"])]
-    _one_worst(rows[chosen[0] if chosen and chosen[0] < len(rows) else 0], run_id)
+    _one_worst(rows[chosen[0] if chosen and chosen[0] < len(rows) else 0], run)
 
 
-def _one_worst(row: dict[str, Any], run_id: str) -> None:
+def _one_worst(row: dict[str, Any], run: Run) -> None:
     with st.container(border=True):
         st.caption("Prompt")
         st.text(row["prompt"])
@@ -215,9 +215,14 @@ def _one_worst(row: dict[str, Any], run_id: str) -> None:
         st.text(f"Ranking {row['ranking_id']} by annotator {row['annotator'] or 'unknown'}")
         with st.container(horizontal=True):
             if st.button("Open the ranking", icon=":material/swap_vert:", type="tertiary", key=f"{KEY}.to_ranking"):
-                go_to("ranking", id=row["ranking_id"], run=run_id)
+                go_to("ranking", id=row["ranking_id"], run=run.id)
             if st.button("Open its prompt", icon=":material/open_in_new:", type="tertiary", key=f"{KEY}.to_prompt"):
                 go_to("prompts", prompt=row["prompt_id"])
+            if row["annotator"] and st.button(
+                "Open its annotator", icon=":material/fact_check:", type="tertiary", key=f"{KEY}.to_annotator"
+            ):
+                st.session_state[PROJECT_KEY] = run.project_id  # the pseudonym says nothing in another one
+                go_to("quality", annotator=row["annotator"])
 
 
 def _cell(value: str | float) -> str | float:

@@ -10,11 +10,12 @@ from hostile import HOSTILE, markdown_of
 
 from app.context import PROJECT_KEY
 from data.paths import Home
-from data.people import add_person
+from data.people import add_person, list_people
+from data.projects import export_key
 from data.records import Project, Role, RunKind, RunStatus, Split
 from data.runs import claim_run, create_run, finish_run
 from data.store import Store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
 
 
 def open_quality(open_app: Any, store: Store, project: Project) -> Any:
@@ -151,3 +152,26 @@ def test_hostile_names_and_prompts_are_text(sqlite_store: Store, open_app: Any) 
     app = open_quality(open_app, sqlite_store, project)
     assert HOSTILE[0] in [each.value for each in app.text]
     assert not any(text[:60] in markdown_of(app) for text in HOSTILE)
+
+
+def test_one_annotator_can_be_chosen_by_the_pseudonym_of_exports(sqlite_store: Store, open_app: Any) -> None:
+    project = two_annotators(sqlite_store)
+    with sqlite_store.read() as tx:
+        key, people = export_key(tx, project.id), {each.name: each.id for each in list_people(tx)}
+    app = open_quality(open_app, sqlite_store, project)
+    assert list(app.dataframe[1].value["Annotator"]) == ["Ann", "Bob"]
+    app.query_params["annotator"] = pseudonym(key, people["Bob"])
+    app.run()
+    assert [list(each.value["Annotator"]) for each in app.dataframe[1:3]] == [["Bob"], ["Bob"]]
+    app.get_by_key("quality.all").click().run()
+    assert list(app.dataframe[1].value["Annotator"]) == ["Ann", "Bob"] and "annotator" not in app.query_params
+
+
+@pytest.mark.parametrize("name", ["nobody", *HOSTILE[:3]])
+def test_a_pseudonym_of_nobody_is_said_and_everybody_is_shown(name: str, sqlite_store: Store, open_app: Any) -> None:
+    app = open_quality(open_app, sqlite_store, two_annotators(sqlite_store))
+    app.query_params["annotator"] = name
+    app.run()
+    assert not app.exception and name not in markdown_of(app)
+    assert any(f"goes by {name} in reports" in each.value for each in app.text)
+    assert list(app.dataframe[1].value["Annotator"]) == ["Ann", "Bob"]

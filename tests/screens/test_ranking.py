@@ -11,6 +11,7 @@ from hostile import HOSTILE, markdown_of
 from report_maker import write_report
 from run_makers import ended
 
+from app.context import PROJECT_KEY
 from data.adjudications import save_adjudication
 from data.paths import Home
 from data.projects import export_key
@@ -131,23 +132,44 @@ def test_a_decision_is_shown_as_one(sqlite_store: Store, open_app: Any, ranking:
     assert app.query_params["task"] == ranking.task_id
 
 
+def opened_report(store: Store, home: Home, open_app: Any, ranking: Ranking) -> tuple[Any, Any, Any]:
+    """The page of a reward run whose report has the ranking as its worst disagreement, the run, and the group."""
+    with store.read() as tx:
+        task = make.get_task(tx, ranking.task_id)
+    snapshot = freeze_snapshot(store, home, task.project_id, SnapshotConfig(eval_share=0.5))
+    (group,) = read_groups(home.snapshot_folder(snapshot.id))
+    run = ended(store, RunKind.REWARD, snapshot=snapshot)
+    worst = {"ranking_id": group.ranking_id, "prompt_id": task.prompt_id, "annotator": group.annotator, "margin": -2.0}
+    worst |= {"prompt": "why?", "better": "response a", "worse": "response b", "flags": []}
+    write_report(home.run_folder(run.id), worst=[worst])
+    app = open_app(make.make_person(store, Role.RESEARCHER), "runs")
+    app.query_params["run"] = run.id
+    app.run()
+    return app, run, group
+
+
 def test_the_worst_disagreements_lead_to_their_rankings(
     sqlite_store: Store, home: Home, open_app: Any, ranking: Ranking
 ) -> None:
     """Under the pseudonym of the snapshot."""
-    with sqlite_store.read() as tx:
-        task = make.get_task(tx, ranking.task_id)
-    snapshot = freeze_snapshot(sqlite_store, home, task.project_id, SnapshotConfig(eval_share=0.5))
-    (group,) = read_groups(home.snapshot_folder(snapshot.id))
-    run = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
-    worst = {"ranking_id": group.ranking_id, "prompt_id": task.prompt_id, "annotator": group.annotator, "margin": -2.0}
-    worst |= {"prompt": "why?", "better": "response a", "worse": "response b", "flags": []}
-    write_report(home.run_folder(run.id), worst=[worst])
-    app = open_app(make.make_person(sqlite_store, Role.RESEARCHER), "runs")
-    app.query_params["run"] = run.id
-    app.run()
+    app, run, group = opened_report(sqlite_store, home, open_app, ranking)
     app.get_by_key("report.to_ranking").click().run()
     assert not app.exception
     assert texts(app)[0] == f"Ranking {ranking.id} by annotator {group.annotator}"
     app.get_by_key("ranking.back").click().run()
     assert app.query_params["run"] == run.id
+
+
+def test_the_worst_disagreements_lead_to_what_researchers_see_of_the_annotator(
+    sqlite_store: Store, home: Home, open_app: Any, ranking: Ranking
+) -> None:
+    """On the Quality page of the run's project, whichever was chosen before."""
+    app, run, group = opened_report(sqlite_store, home, open_app, ranking)
+    other = make.make_ranked_project(sqlite_store)
+    app.session_state[PROJECT_KEY] = other.id
+    app.run()
+    app.get_by_key("report.to_annotator").click().run()
+    assert not app.exception
+    assert (app.session_state[PROJECT_KEY], app.query_params["annotator"]) == (run.project_id, group.annotator)
+    assert f"Annotator {group.annotator} of reports and exports" in texts(app)
+    assert [list(each.value["Annotator"]) for each in app.dataframe] == [["Ann Example"]] * 2
