@@ -54,7 +54,7 @@ def test_a_planted_preference_is_told_and_is_more_than_length(sqlite_store: Stor
 def test_rankings_at_random_tell_nothing(sqlite_store: Store, home: Home) -> None:
     told = what_labels_tell(sqlite_store, home, ranked_project(sqlite_store, home, 80, planted=False).id)
     assert told.accuracy is not None
-    assert told.accuracy["low"] - 0.03 < 0.5 < told.accuracy["high"] + 0.03
+    assert told.accuracy["low"] < 0.5 < told.accuracy["high"]  # of 95 %, with fixed seeds
     assert told.gain is not None and not told.gain["low"] > 0
 
 
