@@ -155,6 +155,13 @@ def test_centring_weighs_the_squared_mean_score_of_each_ranking() -> None:
     assert (centred - plain).item() == pytest.approx(0.01 * (4 + 0) / 2)
 
 
+def test_of_pairs_a_centring_of_four_times_trls_is_trls() -> None:
+    """The pairs (2, 0) and (1, -1): TRL's term at 0.01 is 0.01 * mean((2 + 0)^2, (1 - 1)^2) = 0.02."""
+    scores, ranks, groups = vector(2, 0, 1, -1), whole(1, 2, 1, 2), whole(0, 0, 1, 1)
+    plain = ranking_loss(scores, ranks, groups).loss
+    assert (ranking_loss(scores, ranks, groups, centring=0.04).loss - plain).item() == pytest.approx(0.02)
+
+
 @pytest.mark.parametrize(
     ("advantage", "ratio", "loss", "slope"),
     [(1, 1.5, -1.2, 0), (1, 0.5, -0.5, -1), (-1, 1.5, 1.5, 1), (-1, 0.5, 0.8, 0), (2, 1.1, -2.2, -2)],
