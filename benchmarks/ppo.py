@@ -72,8 +72,8 @@ class Job:
 def save_models(folder: Path, *, response: int, ends: bool, quick: bool) -> None:
     """A random policy with a tokenizer, and a reward model made from it: as a run's folder, and with an adapter.
 
-    `ends`: responses end by themselves after a third of `response` tokens in the mean. For that all states share a
-    direction, and the end token's row of the head lies along it.
+    `ends`: responses end by themselves after about a third of `response` tokens in the mean. For that all states share
+    a direction, and the end token's row of the head lies along it.
     """
     import torch
     from peft import LoraConfig, TaskType, get_peft_model
@@ -95,9 +95,10 @@ def save_models(folder: Path, *, response: int, ends: bool, quick: bool) -> None
         model.lm_head.weight[END] = 0
         if ends:
             direction = torch.nn.functional.normalize(torch.randn(width), dim=0)
-            model.get_input_embeddings().weight.add_(2 * 0.02 * math.sqrt(width) * direction)
-            wanted = math.log(3 / response * VOCABULARY)
-            model.lm_head.weight[END] = direction * wanted / (0.89 * math.sqrt(width))
+            model.get_input_embeddings().weight.add_(4 * 0.02 * math.sqrt(width) * direction)
+            mean = model.model(torch.randint(3, VOCABULARY, (16, 64))).last_hidden_state.mean((0, 1))
+            wanted = math.log(3 / response * VOCABULARY)  # the end's mean logit; those of the others are about 0
+            model.lm_head.weight[END] = wanted * mean / mean.dot(mean)
     save_with_tokenizer(model, folder / "policy")
     source = ModelSource("policy", str(folder / "policy"), weights_hash(folder / "policy"))
     classifier = load_classifier(source, torch.float32, PAD)
