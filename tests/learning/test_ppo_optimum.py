@@ -93,7 +93,7 @@ def distance_from_optimum(rig: Rig, longest: int, seed: int, **changes: Any) -> 
     words: dict[str, Any] = {
         "threads": 1, "seed": seed, "adapter": "full", "max_new_tokens": longest, "prompts_per_iteration": 256,
         "batch_size": 256, "ppo_epochs": 2, "minibatches": 2, "missing_eos_penalty": 0.0, "checkpoint_every": 10**6,
-        "gae_lambda": 1.0, "micro_batch_tokens": 10**6, "value_clip_range": None,
+        "gae_lambda": 1.0, "micro_batch_tokens": 10**6, "value_clip_range": None, "token_rows": 0, "sample_rows": 0,
     }  # fmt: skip
     config = PPOConfig(**(words | changes))
     run = rig.queue_ppo(seed=seed)
