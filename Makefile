@@ -14,7 +14,6 @@ PROCESSES ?= 3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-TESTS := tests/learning $(filter-out tests/learning tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))  # the longest first
 QUICK := not slow and not postgres and not demo_model
 
 .PHONY: run install model test check static
@@ -28,7 +27,7 @@ model: install
 	$(BIN)/python -m training.demo_model
 
 test: static
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property

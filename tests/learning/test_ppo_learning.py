@@ -21,7 +21,6 @@ from data.metrics import sample_steps, samples_of
 from data.projects import create_project
 from data.prompts import add_prompts
 from data.records import NewPrompt, Project, Run, RunKind, Snapshot, Split
-from data.rollouts import HELD_OUT, read_rollout
 from data.tasks import get_tasks, list_task_ids
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 
@@ -93,47 +92,6 @@ def test_a_heavy_kl_keeps_the_policy_where_it_was(rig: Rig, letters: Letters) ->
     words = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "iterations": 12, "max_new_tokens": 10}
     free, held = (rig.here(rig.queue(RunKind.PPO, **links, **words, kl_coef=each)) for each in (0.0, 5.0))
     assert fmean(rig.curve(held, "kl/k1_mean")[-4:]) < 0.3 * fmean(rig.curve(free, "kl/k1_mean")[-4:])
-
-
-def three_are_best(text: str) -> int:
-    """What people want: up to three z, and every further one is one too many."""
-    n = text.count("z")
-    return n if n <= 3 else 6 - n
-
-
-def test_without_the_penalty_the_reward_model_is_gamed_and_the_guard_says_so(rig: Rig) -> None:
-    """Few of the ranked answers have more than three z, so the reward model learns that more are better. Held by the KL
-    the policy gets better by what people want; the same run without it leaves what the reward model knows."""
-
-    def ranks(texts: list[str]) -> list[int]:
-        values = [three_are_best(text) for text in texts]
-        return [1 + sum(other > mine for other in values) for mine in values]
-
-    project = rig.project(n_prompts=300, lengths=(1, 6), ranks=ranks)
-    wide = rig.model("llama-wide", hidden_size=64, tie_word_embeddings=False, initializer_range=0.2)
-    words = {"snapshot": rig.snapshot(project), "learning_rate": 3e-3}
-    model = f"run:{rig.here(rig.queue(RunKind.SFT, model=wide, adapter='full', epochs=3, **words)).id}"
-    reward, second = (
-        rig.here(rig.queue(RunKind.REWARD, model=model, adapter="lora", epochs=3, seed=seed, **words))
-        for seed in (0, 1)
-    )
-    words |= {"model": model, "reward_run": reward, "second_reward_run": second.id, "critic_learning_rate": 1e-3}
-    words |= {"iterations": 30, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10, "max_kl": 15.0}
-    words |= {"scale_scores": True, "eval_every": 6, "eval_prompts": 64, "token_rows": 64}
-    held, free = (rig.here(rig.queue(RunKind.PPO, kl_coef=each, **words)) for each in (0.2, 0.0))
-    golds, scores = {}, {}
-    for run in (held, free):
-        for step in (0, 30):
-            rows = read_rollout(rig.folder(run), HELD_OUT, step)
-            golds[run.id, step] = fmean(three_are_best(row["response"]) for row in rows)
-            scores[run.id, step] = fmean(row["score"] for row in rows)
-    assert golds[held.id, 0] == golds[free.id, 0]  # the same start and random numbers
-    assert golds[held.id, 30] > golds[held.id, 0] + 0.1
-    assert golds[free.id, 30] < golds[free.id, 0] - 0.5
-    assert scores[free.id, 30] > scores[held.id, 30] > scores[held.id, 0] + 1
-    alarms = ("over_optimised", "kl_above_ceiling", "entropy_collapsed", "length_at_the_cap", "responses_no_longer_end")
-    assert rig.events(held, *alarms) == []
-    assert "over_optimised" in {event.kind for event in rig.events(free, *alarms)}
 
 
 def shared_model(name: str) -> Path:
