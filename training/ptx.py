@@ -14,10 +14,10 @@ from pathlib import Path
 
 from data.errors import InvalidInput
 from data.language_texts import LanguageText, Unfit, found_words, read_texts
-from data.records import RunKind, Split
+from data.records import Messages, RunKind, Split
 from data.snapshots import read_groups
 from training.config import PPOConfig
-from training.encoding import Encoder, fit
+from training.encoding import Encoder, Fitted, fit
 from training.reporter import Reporter
 
 KEPT_FILE = "ptx"  # in the run's folder, with the suffix of the file that was given
@@ -42,12 +42,10 @@ def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[E
     for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
         if group.split is not Split.TRAIN:
             continue
-        try:
-            prompt = encoder.prompt_ids(group.messages)
-        except InvalidInput:
+        fitted = _fitted(encoder, group.messages, group.best, context)
+        if fitted is None:
             counts["refused"] += 1
             continue
-        fitted = fit(prompt, encoder.response_ids(group.best), context)
         counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
         pairs.append((fitted.prompt, fitted.response))
     reporter.event("best_responses", **counts)
@@ -99,14 +97,21 @@ def _examples_of(
         counts.update(texts=bool(found), pieces=len(found))
         yield from found
         return
-    try:
-        prompt = encoder.prompt_ids(row.messages)
-    except InvalidInput:
+    fitted = _fitted(encoder, row.messages, row.text, limit)
+    if fitted is None:
         unfit["refused_by_template"] += 1
         return
-    fitted = fit(prompt, encoder.response_ids(row.text), limit)
     counts.update(responses=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
     yield fitted.prompt, fitted.response
+
+
+def _fitted(encoder: Encoder, messages: Messages, response: str, limit: int) -> Fitted | None:
+    """A pair cut to `limit` tokens; None where the template refuses the prompt."""
+    try:
+        prompt = encoder.prompt_ids(messages)
+    except InvalidInput:
+        return None
+    return fit(prompt, encoder.response_ids(response), limit)
 
 
 def pieces(ids: list[int], limit: int) -> Iterator[Example]:

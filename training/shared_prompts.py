@@ -62,8 +62,14 @@ def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Enc
     """
     if not roles.policy.has_plain_head:
         return Check("the policy's logits are not what its head gives, but scaled or capped")
-    for model in (roles.policy.language_model, roles.critic.trunk.model, roles.reward_model.model):
-        reason = _why_not(model, longest)
+    reading = roles.reward_model.reading
+    is_same_text = reading.shares_ids and not reading.info.reads_facts
+    for model, tokens in (
+        (roles.policy.language_model, longest),
+        (roles.critic.trunk.model, longest),
+        (roles.reward_model.model, longest if is_same_text else reading.info.max_length),
+    ):
+        reason = _why_not(model, tokens)
         if reason:
             return Check(reason)
     probe = [

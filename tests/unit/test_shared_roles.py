@@ -143,6 +143,15 @@ def test_a_window_shorter_than_the_texts_speaks_against_it(rig: Rig) -> None:
     assert check_shared_roles(parts.roles, parts.prompts, parts.encoder, 16).holds
 
 
+def test_a_reward_model_that_reads_longer_texts_has_its_own_length(rig: Rig) -> None:
+    """With facts, or encoded again, its texts are longer than the policy's: a window may cut them alone."""
+    parts = rig.parts("full")
+    model = parts.roles.reward_model
+    model.model.config.sliding_window = 16
+    model.reading = replace(model.reading, info=replace(model.reading.info, reads_facts=True))
+    assert "window of 16 tokens" in check_shared_roles(parts.roles, parts.prompts, parts.encoder, 16).reason
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_shared_prompt_changes_no_score(layout: str, rig: Rig) -> None:
     """Ended and cut-off responses, in the order in which they were given; one read alone has its score too."""
