@@ -4,10 +4,13 @@
                                   [--out FOLDER] [--quick] [--json]
 
 DIR holds the folders koala and vicuna-blog-eval: prompts that people wrote. The model answers them four times each,
-annotators who follow the stated gold rule of `rankloop demo` rank the answers with noise, and their rankings train a
-reward model for each seed. With each, PPO trains a policy. The first seed once more without the KL penalty, for longer.
-The reward model of another seed looks on. Held-out prompts are answered before and after with the same random numbers;
-the gold rule, which neither the reward models nor PPO ever see, judges both.
+simulated annotators who follow a stated gold rule rank the answers with noise, and their rankings train a reward model
+for each seed. With each, PPO trains a policy. The first seed once more without the KL penalty, for longer. The reward
+model of another seed looks on. Held-out prompts are answered before and after with the same random numbers; the gold
+rule, which neither the reward models nor PPO ever see, judges both.
+
+The rule: 1 if an answer ends by itself; minus 0.04 for each token beyond 10, minus 0.2 for each that is missing to 10.
+The model hardly ever gives an answer of fewer, so the rankings say only that shorter is better.
 
 seedN        gold after, its gain with the standard error over prompts, and the KL to the start on held-out prompts
 no_penalty   the same without the KL penalty; `best` is the highest gold on the way, `alarms` what the guards said
@@ -36,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from app.demo_judge import gold_score, rank_everything, simulated_annotators
+from app.demo_judge import rank_everything, simulated_annotators
 from app.demo_run import MAX_NEW_TOKENS, SYSTEM, TEMPERATURE
 from data.metrics import metrics_of
 from data.paths import Home, open_home
@@ -52,6 +55,7 @@ from training.launch import queue_run
 from training.worker import do_run
 
 N_HELD_OUT, LONGEST_PROMPT = 48, 160  # prompts, characters
+BEST_LENGTH, TOO_LONG, TOO_SHORT = 10, 0.04, 0.2  # tokens, and what each further and each missing one costs
 ALARMS = ("kl_above_ceiling", "entropy_collapsed", "responses_no_longer_end", "length_at_the_cap",
           "responses_are_empty", "over_optimised")  # fmt: skip
 MAX_KL = 20.0  # nats per response; runs with the penalty stay below 10
@@ -74,6 +78,12 @@ def prompts_of(data: Path, n_held_out: int, n_train: int) -> list[NewPrompt]:
         )
         for place, text in enumerate(short[: n_held_out + n_train])
     ]
+
+
+def gold_score(n_tokens: int, ended: bool) -> float:
+    """The gold rule."""
+    beyond = n_tokens - BEST_LENGTH
+    return ended - (TOO_LONG * beyond if beyond > 0 else -TOO_SHORT * beyond)
 
 
 class Bench:
@@ -109,7 +119,7 @@ class Bench:
             temperature=TEMPERATURE, **self.machine,
         )  # fmt: skip
         self.do(RunKind.SAMPLE, config, "sample", project_id=project.id)
-        rank_everything(self.store, project.id, simulated_annotators(self.store, 2), seed=0)
+        rank_everything(self.store, project.id, simulated_annotators(self.store, 2), 0, gold_score)
         return freeze_snapshot(self.store, self.home, project.id, SnapshotConfig(eval_share=0.0))
 
     def reward(self, snapshot: Snapshot, seed: int) -> Run:

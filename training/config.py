@@ -68,8 +68,8 @@ class RewardConfig(TrainConfig):
                                      group=MACHINE)  # fmt: skip
     processes: int = option(1, "processes on this machine, each with the whole model and its part of every step; on "
                             "GPUs one for each", unit="processes", min=1, max=64, group=MACHINE)  # fmt: skip
-    share_prompts: bool = option(True, "read a prompt once for all of its responses, where the model gives the same "
-                                 "numbers that way", group=MACHINE)  # fmt: skip
+    share_prompts: bool = option(True, "read a prompt once for all of its responses, and no padding, where the model "
+                                 "gives the same numbers that way", group=MACHINE)  # fmt: skip
     warmup_share: float = option(0.03, "share of steps with a rising rate", min=0.0, max=0.5, group=OPTIMISER)
     weight_decay: float = option(0.0, "decay of the weights", min=0.0, group=OPTIMISER)
     max_length: int = option(1024, "longest prompt with response; the prompt is cut on the left", unit="tokens", min=8)
@@ -107,8 +107,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
     ppo_epochs: int = option(2, "passes over a rollout", min=1, max=20, group=OPTIMISER)
     minibatches: int = option(1, "steps per pass", min=1, max=1024, group=OPTIMISER)
     micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
-    share_prompts: bool = option(True, "read a prompt once for all of its responses, where the models give the same "
-                                 "numbers that way", group=MACHINE)  # fmt: skip
+    share_prompts: bool = option(True, "read a prompt once for all of its responses, and no padding, where the models "
+                                 "give the same numbers that way", group=MACHINE)  # fmt: skip
     critic_learning_rate: float | None = option(
         None, "of the critic; none: the usual one, with adapters or without", min=0.0, group=OPTIMISER
     )

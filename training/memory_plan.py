@@ -154,7 +154,7 @@ def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lo
     rows = math.ceil(tokens / longest)
     fitting = budget // (min(lengths) + together * size) * together or (budget - min(lengths)) // size
     scored = min(responses, max(1, fitting)) * size
-    return Lot(rows, math.ceil(tokens / rows), scored, is_shared=together > 1)
+    return Lot(rows, math.ceil(tokens / rows), scored, together if config.share_prompts else 0)
 
 
 def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Work:

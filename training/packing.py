@@ -1,12 +1,11 @@
-"""Rankings to forward passes: one sequence per prompt with all of its responses, and lots within a budget of tokens.
+"""Texts to forward passes: each prompt once, followed by all of its responses, without padding; and lots of rankings
+within a budget of tokens.
 
-    ids        prompt     response 1     response 2    ...   padding
-    positions  0 .. P-1   P, P+1, ...    P, P+1, ...         0
-    segments   0          1              2                   -1
+    ids        prompt     response 1     response 2    ...   the next prompt   ...
+    positions  0 .. P-1   P, P+1, ...    P, P+1, ...         0 ..
 
-A token sees what stands before it in its own segment and in segment 0, so every response sees its prompt and itself,
-as if it stood alone: P + sum of R tokens in place of K (P + R). Whether a model really gives the same numbers is asked
-by `training.shared_prompts`.
+Every response sees its prompt and itself, as if it stood alone (`training.block_attention`): P + sum of R tokens in
+place of K (P + R). Whether a model really gives the same numbers is asked by `training.shared_prompts`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from training.block_attention import Blocks
 from training.dataset import EncodedGroup
 from training.encoding import Sequences
 
@@ -34,33 +34,28 @@ class Row(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A batch of rows, padded on the right. ids, positions, segments: (B, S) int. rows, ends: (N,) int: the row and
-    the place of the last token of each response, in the order of the rows' `places`."""
+    """Rows one after the other, T tokens in all, without padding. ids, positions: (1, T) int. prompt_ends, ends: (N,)
+    int, the places of the last token of each response's prompt and of the response, in the order of the rows' `places`.
+    """
 
     ids: Tensor
     positions: Tensor
-    segments: Tensor
-    rows: Tensor
+    prompt_ends: Tensor
     ends: Tensor
+    blocks: Blocks
 
-    def mask(self) -> Tensor:
-        """(B, 1, S, S) bool, True where a token is seen. Padding sees itself, so that no softmax is empty."""
-        seen, seeing = self.segments[:, None, :], self.segments[:, :, None]
-        size = self.ids.shape[1]
-        causal = torch.ones(size, size, dtype=torch.bool, device=self.ids.device).tril()
-        return (causal & ((seen == 0) | (seen == seeing)))[:, None]
-
-    def before_tokens(self, batch: Sequences) -> tuple[Tensor, Tensor]:
-        """The row and the place, (M,) each, before every response token that counts in `batch`, which was packed here.
+    def before_tokens(self, batch: Sequences) -> Tensor:
+        """The place, (M,), before every response token that counts in `batch`, which was packed here.
 
         Before a response's first token stands the prompt's last one, wherever the response lies in its row.
         """
         response, token = batch.mask.nonzero(as_tuple=True)
         inside = self.ends[response] - batch.mask.sum(1)[response] + token
-        return self.rows[response], torch.where(token == 0, batch.prompt_lengths[response] - 1, inside)
+        return torch.where(token == 0, self.prompt_ends[response], inside)
 
     def to(self, device: torch.device) -> Packed:
-        return Packed(*(each.to(device) for each in self))
+        ids, positions, prompt_ends, ends = (each.to(device) for each in self[:4])
+        return Packed(ids, positions, prompt_ends, ends, self.blocks.to(device))
 
 
 def rows_of(groups: Sequence[EncodedGroup]) -> list[Row]:
@@ -95,48 +90,58 @@ def rows_of_batch(batch: Sequences) -> list[Row]:
     return rows_of_texts((each[:start], each[start:end]) for each, start, end in zip(ids, starts, ends, strict=True))
 
 
-def pack_rows(rows: Sequence[Row], pad_id: int) -> Packed:
-    """One batch of the rows. Every place from 0 must be named once by some row."""
-    n, size = sum(len(row.places) for row in rows), max(row.n_tokens for row in rows)
-    ids = torch.full((len(rows), size), pad_id, dtype=torch.long)
-    positions, segments = torch.zeros_like(ids), torch.full_like(ids, -1)
-    row_of, ends = torch.zeros(n, dtype=torch.long), torch.zeros(n, dtype=torch.long)
+def pack_rows(rows: Sequence[Row]) -> Packed:
+    """One pass over the rows. Every place from 0 must be named once by some row."""
+    n, longest = sum(len(row.places) for row in rows), max(len(row.prompt) for row in rows)
+    most = max(len(response) for row in rows for response in row.responses)
+    ids: list[int] = []
+    prompts, responses = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(n, most, dtype=torch.long)
+    owners, prompt_ends, ends = (torch.zeros(n, dtype=torch.long) for _ in range(3))
+    positions, home = [], []
     for number, row in enumerate(rows):
-        start = len(row.prompt)
-        ids[number, :start] = torch.tensor(row.prompt)
-        positions[number, :start], segments[number, :start] = torch.arange(start), 0
-        for segment, (response, place) in enumerate(zip(row.responses, row.places, strict=True), start=1):
-            end = start + len(response)
-            ids[number, start:end] = torch.tensor(response)
-            positions[number, start:end] = torch.arange(len(row.prompt), len(row.prompt) + len(response))
-            segments[number, start:end] = segment
-            row_of[place], ends[place] = number, end - 1
-            start = end
-    return Packed(ids, positions, segments, row_of, ends)
+        start, size = len(ids), len(row.prompt)
+        ids += row.prompt
+        prompts[number, :size] = torch.arange(start, start + size)
+        positions.append(torch.arange(size))
+        home.append(number * longest + torch.arange(size))
+        for response, place in zip(row.responses, row.places, strict=True):
+            within = torch.arange(len(response))
+            responses[place, : len(response)] = len(ids) + within
+            positions.append(size + within)
+            home.append(len(rows) * longest + place * most + within)
+            ids += response
+            owners[place], prompt_ends[place], ends[place] = number, start + size - 1, len(ids) - 1
+    lengths = torch.tensor([len(row.prompt) for row in rows])[owners]
+    of_prompt = (torch.arange(longest) < lengths[:, None])[:, None].expand(n, most, longest)
+    of_itself = torch.ones(most, most, dtype=torch.bool).tril().expand(n, most, most)
+    blocks = Blocks(prompts, responses, owners, torch.cat([of_prompt, of_itself], 2)[:, None], torch.cat(home))
+    return Packed(torch.tensor([ids]), torch.cat(positions)[None], prompt_ends, ends, blocks)
 
 
 def cut_in_lots(groups: Sequence[EncodedGroup], budget: int, *, is_shared: bool) -> list[list[int]]:
-    """Places of the groups, in lots of similar length that take at most `budget` tokens each, padding included.
+    """Places of the groups, in lots of similar length that take at most `budget` tokens each.
 
-    A group is never cut: one that needs more than the budget is a lot of its own.
+    Separate passes count their padding; shared prompts have none. A group is never cut: one that needs more than the
+    budget is a lot of its own.
     """
-    shapes = [_shape(group, is_shared=is_shared) for group in groups]
     lots: list[list[int]] = []
-    n_rows = longest = 0
+    tokens = n = longest = 0
+    shapes = [_shape(group, is_shared=is_shared) for group in groups]
     for place in sorted(range(len(groups)), key=lambda each: shapes[each][1]):
-        rows, length = shapes[place]
-        if lots and (n_rows + rows) * max(longest, length) <= budget:
+        n_rows, length = shapes[place]
+        together = tokens + length if is_shared else (n + n_rows) * max(longest, length)
+        if lots and together <= budget:
             lots[-1].append(place)
-            n_rows, longest = n_rows + rows, max(longest, length)
+            tokens, n, longest = together, n + n_rows, max(longest, length)
         else:
             lots.append([place])
-            n_rows, longest = rows, length
+            tokens, n, longest = length, n_rows, length
     return lots
 
 
 def _shape(group: EncodedGroup, *, is_shared: bool) -> tuple[int, int]:
-    """How many rows a group takes, and how long the longest is."""
+    """How many rows a group takes, and how long the longest is; where prompts are shared, the tokens of all."""
     if not is_shared:
         return group.n_responses, max(map(len, group.sequences))
     rows = rows_of([group])
-    return len(rows), max(row.n_tokens for row in rows)
+    return len(rows), sum(row.n_tokens for row in rows)

@@ -70,8 +70,9 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
 def share_prompts(
     config: PPOConfig, reporter: Reporter, roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder
 ) -> None:
-    """Let the responses to a prompt share it in forward passes, where the models give the same numbers that way."""
-    if not config.share_prompts or config.responses_per_prompt == 1:
+    """Let the responses to a prompt share it in forward passes, and leave out padding, where the models give the same
+    numbers that way."""
+    if not config.share_prompts:
         return
     longest = max(len(prompt.ids) for prompt in prompts) + config.max_new_tokens
     found = check_shared_roles(roles, prompts, encoder, longest)

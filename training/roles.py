@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from data.errors import InvalidInput
 from data.records import Messages
+from training.block_attention import attention_in_blocks
 from training.encoding import Encoder, Fitted, Sequences, fit, with_facts
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, context_length
@@ -167,8 +168,8 @@ class Trunk:
     def before_tokens(self, batch: Sequences) -> Tensor:
         """Hidden states (M, d) before each response token that counts, row by row: what predicts it."""
         rows = rows_of_batch(batch) if self.shares_prompts else []
-        if 0 < len(rows) < len(batch.ids):
-            packed = pack_rows(rows, pad_id=int(batch.ids[0, 0])).to(batch.ids.device)
+        if rows and sum(row.n_tokens for row in rows) < batch.ids.numel():
+            packed = pack_rows(rows).to(batch.ids.device)
             return self._packed(packed)[packed.before_tokens(batch)]
         row, token = batch.mask.nonzero(as_tuple=True)
         return self.hidden(batch.ids)[row, batch.prompt_lengths[row] + token - 1]
@@ -177,19 +178,20 @@ class Trunk:
         """The hidden state (B, d) at the last token of each text."""
         if self.shares_prompts:
             rows = rows_of_texts((text.prompt, text.response) for text in texts)
-            packed = pack_rows(rows, pad_id).to(self.machine.device)
-            return self._packed(packed)[packed.rows, packed.ends]
+            packed = pack_rows(rows).to(self.machine.device)
+            return self._packed(packed)[packed.ends]
         ids, attention = pad_right([text.ids for text in texts], pad_id)
         states = self.hidden(ids.to(self.machine.device))
         return states[torch.arange(len(ids)), attention.sum(1) - 1]
 
     def _packed(self, packed: Packed) -> Tensor:
+        """Hidden states (T, d)."""
         self.activate()
-        with self.machine.autocast():
+        with self.machine.autocast(), attention_in_blocks(self.model, packed.blocks):
             states: Tensor = self.model(
-                input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
+                input_ids=packed.ids, position_ids=packed.positions, use_cache=False
             ).last_hidden_state
-        return states
+        return states[0]
 
 
 class Policy:

@@ -114,20 +114,21 @@ def logprobs_after(
 def micro_batches(
     batch: Sequences, tokens: int, index: Tensor | None = None, *, is_shared: bool = False
 ) -> Iterator[Tensor]:
-    """Cut rows (all, or those in `index`) into lots of similar length whose padded size stays within `tokens`.
+    """Cut rows (all, or those in `index`) into lots of similar length whose size stays within `tokens`.
 
-    A single row that is longer than that is a lot of its own. is_shared: the responses to a prompt count it once.
+    A single row that is longer than that is a lot of its own. is_shared: the responses to a prompt count it once, and
+    no row is padded; else padding counts.
     """
     device = batch.attention.device
     places = list(range(len(batch.ids)) if index is None else index.tolist())
     lot: list[int] = []
-    n_sequences = 0
+    n_sequences = size = 0
     for length, rows in sorted(_sequences(batch, places, tokens, is_shared=is_shared), key=lambda each: each[0]):
-        if lot and (n_sequences + 1) * length > tokens:
+        if lot and (size + length if is_shared else (n_sequences + 1) * length) > tokens:
             yield torch.tensor(lot, device=device)
-            lot, n_sequences = [], 0
+            lot, n_sequences, size = [], 0, 0
         lot += rows
-        n_sequences += 1
+        n_sequences, size = n_sequences + 1, size + length
     if lot:
         yield torch.tensor(lot, device=device)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Messages
+from training.block_attention import attention_in_blocks
 from training.dataset import EncodedGroup
 from training.encoding import Encoder, Fitted, fit, with_facts
 from training.models import (
@@ -83,17 +84,18 @@ def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
 def packed_scores(classifier: Any, packed: Packed) -> Tensor:
     """The same for a batch in which the responses to a prompt share it: raw scores (N,) float32. Gradients flow."""
     inner = bare(classifier)
-    hidden = inner.base_model(
-        input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask(), use_cache=False
-    ).last_hidden_state
-    return _read(inner, hidden[packed.rows, packed.ends])
+    with attention_in_blocks(inner, packed.blocks):
+        hidden = inner.base_model(
+            input_ids=packed.ids, position_ids=packed.positions, use_cache=False
+        ).last_hidden_state
+    return _read(inner, hidden[0, packed.ends])
 
 
 def group_scores(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, *, is_shared: bool) -> Tensor:
     """Raw scores (N,) float32 of all responses of some rankings, in one forward pass. Gradients flow."""
     device = next(classifier.parameters()).device
     if is_shared:
-        return packed_scores(classifier, pack_rows(rows_of(groups), pad_id).to(device))
+        return packed_scores(classifier, pack_rows(rows_of(groups)).to(device))
     ids, attention = pad_right([sequence for group in groups for sequence in group.sequences], pad_id)
     return pooled_scores(classifier, ids.to(device), attention.to(device))
 
@@ -184,7 +186,7 @@ class Scorer:
     @torch.no_grad()
     def score_together(self, rows: Sequence[Row]) -> Tensor:
         """Scores (N,) of responses that share their prompts, in one forward pass, in the order of the rows' places."""
-        packed = pack_rows(rows, self.encoder.pad_id).to(self.machine.device)
+        packed = pack_rows(rows).to(self.machine.device)
         with self.machine.autocast():
             return packed_scores(self.model, packed).cpu() - self.info.shift
 

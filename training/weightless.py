@@ -8,6 +8,7 @@ in it, whatever the architecture. What a kernel takes inside itself is not.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,13 +22,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from training.block_attention import Blocks, attention_in_blocks
 from training.config import PPOConfig
 from training.encoding import Sequences
 from training.generation import cache_of, cache_word
 from training.hf import lora_config
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, ModelSource, backbone
-from training.packing import Packed, rows_of_batch
+from training.packing import rows_of_batch
 from training.roles import LOGIT_ROWS
 
 _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # of models whose head is not plain
@@ -36,25 +38,33 @@ _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  
 class Lot(NamedTuple):
     """One micro-batch: rows, tokens of each row, and response tokens in all, whose logits are computed.
 
-    is_shared: rows hold several responses each, so they need a mask of blocks.
+    together: responses that share each row's prompt; 0 where texts are padded to a common length.
     """
 
     rows: int
     length: int
     scored: int
-    is_shared: bool = False
+    together: int = 0
 
     @classmethod
     def of(cls, batch: Sequences, *, is_shared: bool) -> Lot:
         """What a batch takes, with a row for each prompt or for each response."""
         rows = rows_of_batch(batch) if is_shared else []
         (n, length), scored = batch.ids.shape, int(batch.mask.sum())
-        if 0 < len(rows) < n:
-            return cls(len(rows), max(row.n_tokens for row in rows), scored, is_shared=True)
+        tokens = sum(row.n_tokens for row in rows)
+        if 0 < tokens < n * length:
+            return cls(len(rows), math.ceil(tokens / len(rows)), scored, math.ceil(n / len(rows)))
         return cls(n, length, scored)
 
     def ids(self, device: torch.device) -> Tensor:
-        return torch.zeros(self.rows, self.length, dtype=torch.long, device=device)
+        shape = (1, self.rows * self.length) if self.together else (self.rows, self.length)
+        return torch.zeros(shape, dtype=torch.long, device=device)
+
+    def blocks(self, device: torch.device) -> Blocks:
+        """Of packed rows whose responses are all as long as in the mean."""
+        n = self.rows * self.together
+        response = max(1, min(self.scored // n, (self.length - 1) // self.together))
+        return Blocks.of_shape(self.rows, self.length - self.together * response, n, response, device)
 
     def before(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Row and place of what predicts each response token; only their number matters here."""
@@ -218,13 +228,14 @@ def _config(source: ModelSource) -> Any:
 
 
 def _hidden(model: Any, lot: Lot, machine: Machine) -> Tensor:
-    ids, words = lot.ids(machine.device), {}
-    if lot.is_shared:
-        packed = Packed(ids, torch.zeros_like(ids), torch.zeros_like(ids), *lot.before(machine.device))
-        words = {"position_ids": packed.positions, "attention_mask": packed.mask()}
+    ids, inner = lot.ids(machine.device), backbone(model)
     with machine.autocast():
-        states: Tensor = backbone(model)(input_ids=ids, use_cache=False, **words).last_hidden_state
-    return states
+        if not lot.together:
+            states: Tensor = inner(input_ids=ids, use_cache=False).last_hidden_state
+            return states
+        with attention_in_blocks(inner, lot.blocks(machine.device)):
+            packed: Tensor = inner(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False).last_hidden_state
+    return packed
 
 
 def _logprobs(model: Any, lot: Lot, machine: Machine, *, with_entropy: bool) -> Tensor:

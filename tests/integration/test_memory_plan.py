@@ -114,7 +114,7 @@ def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_s
     models, batch = models_of(rig, parts), batch_of()
     parts.roles.share_prompts(wanted=is_shared)
     lot = Lot.of(batch, is_shared=is_shared)
-    assert lot == (Lot(1, PROMPT + N * RESPONSE, N * RESPONSE, True) if is_shared else lot_of(batch))
+    assert lot == (Lot(1, PROMPT + N * RESPONSE, N * RESPONSE, N) if is_shared else lot_of(batch))
     give_gradients(parts)
     policy, critic = parts.roles.policy, parts.roles.critic
     for model, run, work in (
@@ -223,15 +223,15 @@ def test_what_a_choice_of_tokens_holds(top_p: float, size: int) -> None:
 def test_the_largest_micro_batch() -> None:
     words = {"micro_batch_tokens": 100, "max_new_tokens": 10, "prompts_per_iteration": 8}
     config = PPOConfig(**words)
-    assert largest_lot(config, [30], 8) == Lot(3, 34, 20)  # as full as the budget, of rows of at most 40
-    assert largest_lot(config, [30], 2) == Lot(2, 40, 20)  # no more responses than there are
-    assert largest_lot(config, [15, 30], 8) == Lot(3, 34, 40)  # four with the shorter prompt
-    assert largest_lot(config, [200], 8) == Lot(1, 210, 10)  # longer than the budget by itself
+    assert largest_lot(config, [30], 8) == Lot(3, 34, 20, 1)  # as full as the budget, of rows of at most 40
+    assert largest_lot(config, [30], 2) == Lot(2, 40, 20, 1)  # no more responses than there are
+    assert largest_lot(config, [15, 30], 8) == Lot(3, 34, 40, 1)  # four with the shorter prompt
+    assert largest_lot(config, [200], 8) == Lot(1, 210, 10, 1)  # longer than the budget by itself
     three = replace(config, responses_per_prompt=3)
-    assert largest_lot(three, [30], 24) == Lot(2, 50, 30, True)  # of rows of at most 60, of which one is whole
-    assert largest_lot(three, [15, 30], 24) == Lot(2, 50, 60, True)  # two prompts of the shorter kind
-    assert largest_lot(three, [75], 24) == Lot(1, 100, 20, True)  # two of three responses to a prompt fit
-    assert largest_lot(three, [95], 24) == Lot(1, 105, 10, True)
+    assert largest_lot(three, [30], 24) == Lot(2, 50, 30, 3)  # of rows of at most 60, of which one is whole
+    assert largest_lot(three, [15, 30], 24) == Lot(2, 50, 60, 3)  # two prompts of the shorter kind
+    assert largest_lot(three, [75], 24) == Lot(1, 100, 20, 3)  # two of three responses to a prompt fit
+    assert largest_lot(three, [95], 24) == Lot(1, 105, 10, 3)
     assert largest_lot(replace(three, share_prompts=False), [30], 24) == Lot(3, 34, 20)
 
 

@@ -86,8 +86,18 @@ def test_a_shared_prompt_changes_no_number_and_no_gradient(
     assert few < 0.8 * many
 
 
-def test_a_batch_without_a_common_prompt_is_read_as_before(rig: Rig) -> None:
+def test_a_batch_without_a_common_prompt_is_read_without_its_padding(rig: Rig) -> None:
     parts, batch = rig.parts("full"), pack(PROMPTS, RESPONSES[:2], pad_id=0)
+    wanted, _, tokens = numbers_of(parts, batch)
+    parts.roles.share_prompts(wanted=True)
+    found, _, others = numbers_of(parts, batch)
+    assert tokens == 2 * batch.ids.numel() > others == 2 * int(batch.attention.sum())  # of the policy and the critic
+    for one, other in zip(wanted, found, strict=True):
+        assert (one - other).abs().max() < 1e-5
+
+
+def test_a_batch_of_one_length_is_read_as_before(rig: Rig) -> None:
+    parts, batch = rig.parts("full"), pack([PROMPTS[0], PROMPTS[0][::-1]], [RESPONSES[0]] * 2, pad_id=0)
     wanted, _, tokens = numbers_of(parts, batch)
     parts.roles.share_prompts(wanted=True)
     found, _, others = numbers_of(parts, batch)
@@ -182,7 +192,7 @@ def test_lots_of_shared_prompts_hold_every_row_once_and_stay_within_their_size(
     assert sorted(row for lot in lots for row in lot.tolist()) == wanted
     for lot in lots:
         rows = rows_of_batch(batch.rows(lot))
-        assert len(lot) == 1 or len(rows) * max(row.n_tokens for row in rows) <= tokens
+        assert len(lot) == 1 or sum(row.n_tokens for row in rows) <= tokens
     assert len(lots) <= len(list(micro_batches(batch, tokens, torch.tensor(wanted))))
 
 
