@@ -42,7 +42,7 @@ from training.weightless import Lot, critic_update, most_held, policy_update
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out")
 CPU = Machine(torch.device("cpu"), False)
 MOST = 1.3  # a prediction is never below what was measured, and at most so many times as much
-LEAST_SHARED = 0.98  # with a mask of blocks, which kernels copy for themselves, it may be so much below
+LEAST_SHARED = 0.99  # attention in blocks has a mask, which kernels copy for themselves: a few KB
 N, PROMPT, RESPONSE = 6, 40, 20
 
 
@@ -111,10 +111,11 @@ def give_gradients(parts: Parts) -> None:
 )  # fmt: skip
 def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_shared: bool, rig: Rig) -> None:
     parts = rig.parts(layout, family, precision=precision)
-    models, batch = models_of(rig, parts), batch_of()
+    n, prompt = (2 * N, 2 * PROMPT) if is_shared else (N, PROMPT)
+    models, batch = models_of(rig, parts), batch_of(n, prompt)
     parts.roles.share_prompts(wanted=is_shared)
     lot = Lot.of(batch, is_shared=is_shared)
-    assert lot == (Lot(1, PROMPT + N * RESPONSE, N * RESPONSE, N) if is_shared else lot_of(batch))
+    assert lot == (Lot(1, prompt + n * RESPONSE, n * RESPONSE, n) if is_shared else lot_of(batch))
     give_gradients(parts)
     policy, critic = parts.roles.policy, parts.roles.critic
     for model, run, work in (
