@@ -7,11 +7,11 @@ real_lengths         prompts between P/8 and P tokens, and a policy whose respon
 four_per_prompt      as real_lengths, four responses to each prompt
 memory_shared_roles  peak memory of the process with one base and an adapter for each role, beside four full models
 
-Rows that end in _generate are the part of the update that sampled. Same model (LLaMA of 6 layers and width 576,
-random), same prompts, float32, two epochs of one minibatch on both sides. TRL 1.12 is installed into a folder of its
-own by `pip install --no-deps --target`, unless `--trl` names one. Each run is a process of its own, in turns; the first
-update warms up, of the others the best counts, and the least memory. `--quick`: a smaller model, a quarter of the
-lengths, one run.
+Rows that end in _generate are the part of the update that sampled. Same model (LLaMA of 6 layers, random, else in the
+demo model's shape: width 576, 49,152 tokens, tied embeddings), same prompts, float32, two epochs of one minibatch and
+micro-batches of 8 responses on both sides. TRL 1.12 is installed into a folder of its own by `pip install --no-deps
+--target`, unless `--trl` names one. Each run is a process of its own, in turns; the first update warms up, of the
+others the best counts, and the least memory. `--quick`: a smaller model, a quarter of the lengths, one run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 TRL = "trl==1.12.0"
-PAD, END, VOCABULARY, EPOCHS, REWARD = 0, 1, 8192, 2, "reward"
+PAD, END, VOCABULARY, EPOCHS, REWARD = 0, 1, 49_152, 2, "reward"
 CASES = ("equal_lengths", "real_lengths", "four_per_prompt", "memory_shared_roles")
 
 
@@ -87,7 +87,7 @@ def save_models(folder: Path, *, response: int, ends: bool, quick: bool) -> None
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
     config = LlamaConfig(
         vocab_size=VOCABULARY, max_position_embeddings=4096, pad_token_id=PAD, eos_token_id=END, bos_token_id=None,
-        **dict(zip(names, shape, strict=True)),
+        tie_word_embeddings=True, **dict(zip(names, shape, strict=True)),
     )  # fmt: skip
     model = LlamaForCausalLM(config)
     width = shape[0]
@@ -97,8 +97,8 @@ def save_models(folder: Path, *, response: int, ends: bool, quick: bool) -> None
             direction = torch.nn.functional.normalize(torch.randn(width), dim=0)
             model.get_input_embeddings().weight.add_(4 * 0.02 * math.sqrt(width) * direction)
             mean = model.model(torch.randint(3, VOCABULARY, (16, 64))).last_hidden_state.mean((0, 1))
-            wanted = math.log(3 / response * VOCABULARY)  # the end's mean logit; those of the others are about 0
-            model.lm_head.weight[END] = wanted * mean / mean.dot(mean)
+            wanted = math.log(3 / response * VOCABULARY)  # by so much the end's mean logit is above the others'
+            model.lm_head.weight[END] = model.lm_head.weight.mean(0) + wanted * mean / mean.dot(mean)
     save_with_tokenizer(model, folder / "policy")
     source = ModelSource("policy", str(folder / "policy"), weights_hash(folder / "policy"))
     classifier = load_classifier(source, torch.float32, PAD)
@@ -186,7 +186,7 @@ def ours(job: Job) -> list[dict[str, float]]:
     learner = make_learner(config, reporter, roles, encoder)  # type: ignore[arg-type]
     prompts = [PromptItem(str(n), ({"role": "user", "content": ""},), ids) for n, ids in enumerate(job.prompts())]
     share_prompts(config, reporter, roles, prompts, encoder)  # type: ignore[arg-type]
-    if roles.shares_prompts != (job.per_prompt > 1):
+    if not roles.shares_prompts:
         raise SystemExit("prompts were not shared")
     training.ppo.save = lambda *_words: None  # as on the other side
     training.ppo.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]

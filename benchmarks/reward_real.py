@@ -2,7 +2,8 @@
 model, and the same model with an untrained head; and ours beside TRL's RewardTrainer, over several seeds.
 
     python benchmarks/reward_real.py --data DIR --model MODEL [--seeds 3] [--limit N] [--layers N] [--no-peer]
-                                     [--threads N] [--precision P] [--keep FOLDER] [--quick] [--json]
+                                     [--rate R] [--epochs N] [--max-length N] [--threads N] [--precision P]
+                                     [--keep FOLDER] [--quick] [--json]
 
 DIR holds the folders pandalm, llmbar and oasst-en-trees as their authors publish them. MODEL is a folder or a hub id.
 All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last row.
@@ -46,7 +47,7 @@ from training.models import Machine, ModelSource, load_classifier, load_encoder
 from training.scorer import score_groups
 from training.worker import do_run
 
-RATE, BATCH = 1e-4, 8
+BATCH = 8
 
 
 def pandalm(folder: Path) -> Iterator[dict[str, Any]]:
@@ -88,6 +89,8 @@ class Setting:
 
     model: str
     length: int
+    rate: float
+    epochs: int
     threads: int
     precision: str
 
@@ -109,7 +112,8 @@ def first_layers(model: str, n: int, folder: Path) -> str:
 def ours(store: Store, home: Home, snapshot: Snapshot, setting: Setting, seed: int) -> Run:
     """A reward run as the product does it."""
     config = RewardConfig(
-        model=setting.model, seed=seed, learning_rate=RATE, max_length=setting.length, batch_prompts=BATCH,
+        model=setting.model, seed=seed, learning_rate=setting.rate, epochs=setting.epochs, max_length=setting.length,
+        batch_prompts=BATCH,
         threads=setting.threads, precision=setting.precision,
     )  # fmt: skip
     run = queue_run(store, RunKind.REWARD, config, snapshot_id=snapshot.id)
@@ -146,8 +150,9 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed:
         if group.ranks[i] < group.ranks[j]
     ]
     arguments = TRLConfig(
-        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=1, per_device_train_batch_size=BATCH, seed=seed,
-        learning_rate=RATE, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=setting.epochs, per_device_train_batch_size=BATCH,
+        seed=seed,
+        learning_rate=setting.rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         adam_beta2=0.95, max_length=None, use_cpu=True, bf16=setting.precision == "bf16", report_to=[],
         gradient_checkpointing=False, save_strategy="no", disable_tqdm=True, logging_steps=50,
     )  # fmt: skip
@@ -205,7 +210,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         store = open_store(home.store_url)
         snapshot = snapshot_of(store, home, given.data, given.limit, quick=given.quick)
         model = first_layers(given.model, given.layers, Path(scratch) / "model") if given.layers else given.model
-        setting = Setting(model, length, given.threads, given.precision)
+        setting = Setting(model, length, given.rate, given.epochs, given.threads, given.precision)
         pairs: list[tuple[float, float]] = []
         for seed in range(seeds):
             run = ours(store, home, snapshot, setting, seed)
@@ -231,6 +236,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             "snapshot": snapshot.counts,
             "max_length": length,
             "layers": given.layers,
+            "rate": given.rate,
+            "epochs": given.epochs,
             "precision": given.precision,
         },
         "rows": rows,
@@ -244,6 +251,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="at most so many rankings of each set; 0: all")
     parser.add_argument("--max-length", type=int, default=384, help="tokens of prompt and response")
+    parser.add_argument("--rate", type=float, default=1e-4, help="peak learning rate of both sides (default: 1e-4)")
+    parser.add_argument("--epochs", type=int, default=1, help="passes over the rankings, of both sides (default: 1)")
     parser.add_argument("--layers", type=int, default=0, help="only the first layers of the model; 0: all")
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True, help="TRL's trainer beside ours")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")
