@@ -87,12 +87,13 @@ class HeldOutEvaluation(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_words: Any) -> None:
         self._evaluate_if_due(state)
 
-    def on_step_end(self, _args: Any, state: Any, control: Any, **_words: Any) -> None:
-        """Asked to stop on the way, the trainer saves what it has learnt; the run is resumed with the evaluation."""
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_words: Any) -> None:
+        """Asked to stop on the way, the trainer saves what it has learnt, as at any step; the run is resumed with the
+        evaluation."""
         try:
             self._evaluate_if_due(state)
         except Cancelled:
-            control.should_save = control.should_training_stop = self._is_broken_off = True
+            self._is_broken_off = True
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_words: Any) -> None:
         """At the last step nothing else would see that somebody has asked to stop."""

@@ -38,7 +38,8 @@ NO_JUDGE = "none: no held-out evaluations"
 JUDGE_HELP = (
     "A reward model that scores the policy on held-out prompts while it trains, and measures its KL to the start; with "
     "it the policy stands in the table of baselines beside PPO's. Nothing is learnt from it. Where Model is empty, the "
-    "run starts from the reward run's model, as PPO does. On the command line: `--reward-run ID`"
+    "run starts from the reward run's model, as PPO does. It takes memory, and so does a copy of the start where "
+    "SFT trains every weight. On the command line: `--reward-run ID`"
 )
 FIRST: dict[RunKind, tuple[str, ...]] = {
     RunKind.REWARD: ("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),

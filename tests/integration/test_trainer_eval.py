@@ -157,24 +157,28 @@ def test_in_half_precision_the_start_is_still_at_0(precision_and_adapter: str, r
 def test_stopped_in_an_evaluation_a_run_goes_on_with_it(
     kind: RunKind, adapter: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the start, on the way and at the last step: what was learnt is saved, and no step is measured twice."""
+    """At the start, on the way and at the last step, and right after one: what was learnt is saved, and no step is
+    measured twice."""
     unbroken, run = rig.here(queued(rig, kind, adapter)), queued(rig, kind, adapter)
     original, measured = training.trainer_eval.measure, list[Any]()
 
     def stopping(*words: Any) -> Any:
         reporter = words[-1].__self__
-        if (rig.look(run).attempt, len(measured)) in ((1, 0), (2, 1), (3, 3)):
+        attempt = rig.look(run).attempt
+        if (attempt, len(measured)) in ((1, 0), (2, 1), (4, 3)):
             reporter.request_stop()
         measured.append(found := original(*words))
+        if (attempt, len(measured)) == (3, 3):
+            reporter.request_stop()
         return found
 
     monkeypatch.setattr(training.trainer_eval, "measure", stopping)
-    for _ in range(3):
+    for _ in range(4):
         rig.here(run, RunStatus.CANCELLED)
         with rig.store.begin() as tx:
             resume_run(tx, run.id)
     rig.here(run)
-    assert [event.detail["step"] for event in rig.events(run, "resumed_from_checkpoint")] == [0, 2, 5]
+    assert [event.detail["step"] for event in rig.events(run, "resumed_from_checkpoint")] == [0, 2, 4, 5]
     assert len(measured) == 4 and list(held_out(rig, run)) == [0, 2, 4, 5]
     assert_same_weights(rig, run, unbroken)
     assert rig.metrics(run) == rig.metrics(unbroken)
