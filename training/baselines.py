@@ -15,12 +15,11 @@ import torch
 from data.best_policy import run_of
 from data.errors import InvalidInput
 from data.runs import get_run
-from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL
+from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL, load_reward_model
 from training.config import BaselinesConfig
-from training.encoding import Encoder, pack
+from training.encoding import Encoder
 from training.equal_kl import Path, equal_kl, path_of, row_at, score_at, settings_that_differ
 from training.figures import best_of
-from training.generation import generate, random_numbers
 from training.models import (
     Machine,
     ModelSource,
@@ -34,9 +33,8 @@ from training.models import (
 )
 from training.ppo_run import load_held_out
 from training.reporter import Reporter
-from training.roles import Policy, Reading, RewardModel, ScoredRow, SeparateRewardModel, Trunk
-from training.rollout import PromptItem, micro_batches
-from training.scorer import Scorer
+from training.roles import Policy, Reading, ScoredRow, Trunk
+from training.rollout import PromptItem, logprobs_of, micro_batches, pack_rows_of, sample_responses
 
 START = "start"  # its name in the table
 
@@ -93,13 +91,9 @@ class Scorers:
     """The reward model of the run, and a second one where it is named."""
 
     def __init__(self, config: BaselinesConfig, reporter: Reporter, machine: Machine, encoder: Encoder) -> None:
-        def load(run_id: str) -> RewardModel:
-            scorer = Scorer(reporter.home, run_id, machine)
-            shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
-            return SeparateRewardModel(scorer, encoder.stop_ids, shares_ids)
-
-        self.first = load(reporter.run.reward_run_id or "")
-        self.second = load(config.second_reward_run) if config.second_reward_run else None
+        self.first = load_reward_model(reporter.run.reward_run_id or "", reporter, machine, encoder)
+        second = config.second_reward_run
+        self.second = load_reward_model(second, reporter, machine, encoder) if second else None
 
     @property
     def readings(self) -> dict[str, Reading]:
@@ -151,34 +145,18 @@ class Judge:
     def sample(self, source: ModelSource, n: int) -> list[ScoredRow]:
         """n responses to each prompt, with the same random numbers for every model."""
         model = load_language_model(source, self.machine.frozen_dtype).to(self.machine.device)
-        rows = []
-        for start in range(0, len(self.prompts), self.config.batch_size):
-            lot = self.prompts[start : start + self.config.batch_size]
-            keys = [f"{item.key}:{each}" for item in lot for each in range(n)]
-            drawn = generate(
-                model, [item.ids for item in lot], n, self.config,
-                random_numbers(self.config.seed, keys, self.config.max_new_tokens), stop_ids=self.encoder.stop_ids,
-                pad_id=self.encoder.pad_id, machine=self.machine, check=self.reporter.raise_if_stopping,
-            )  # fmt: skip
-            owners = [item for item in lot for _ in range(n)]
-            rows += [
-                ScoredRow(item.messages, item.ids, each.ids, self.encoder.decode(each.ids), item.facts)
-                for item, each in zip(owners, drawn, strict=True)
-            ]
+        keys = [f"{item.key}:{each}" for item in self.prompts for each in range(n)]
+        config, check = self.config, self.reporter.raise_if_stopping
+        rows, _ = sample_responses(model, self.prompts, n, keys, config, self.encoder, self.machine, check)
         return rows
 
-    @torch.no_grad()
     def logprobs(self, source: ModelSource, rows: list[ScoredRow]) -> torch.Tensor:
         """Log-probability of each response under a model, (B,), at the sampling temperature."""
         model = load_language_model(source, torch.float32).to(self.machine.device)
         policy = Policy(Trunk(backbone(model), self.machine), model, self.config.temperature)
-        batch = pack([row.prompt for row in rows], [row.response for row in rows], self.encoder.pad_id)
-        batch = batch.to(self.machine.device)
-        found = torch.zeros(len(rows), dtype=torch.float64)
-        for index in micro_batches(batch, self.config.micro_batch_tokens):
-            self.reporter.raise_if_stopping()
-            found[index.cpu()] = policy.token_scores(batch.rows(index)).logprobs.sum(1).double().cpu()
-        return found
+        batch = pack_rows_of(rows, self.encoder, self.machine)
+        lots = list(micro_batches(batch, self.config.micro_batch_tokens))
+        return logprobs_of(policy, batch, lots, self.reporter.raise_if_stopping).sum(1).double().cpu()
 
 
 def kl_of_best(n: int) -> float:

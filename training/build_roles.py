@@ -169,16 +169,23 @@ def _policy_and_reference(
     if config.adapter == "lora":
         model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
         model = get_peft_model(model, lora_config(config, TaskType.CAUSAL_LM), adapter_name=POLICY)
-        switch, inner = AdapterSwitch(model, trained=(POLICY,)), model.get_base_model()
-        trunks = (Trunk(backbone(inner), machine, switch, adapter) for adapter in (POLICY, None))
-        policy, reference = (Policy(trunk, inner, config.temperature) for trunk in trunks)
-        return policy, reference, switch.parameters(POLICY)
+        return adapted_policy(model, POLICY, machine, config.temperature)
     # The reference has the policy's precision: a bf16 copy would be 0.02 nats away before the first update.
     trained = load_language_model(source, torch.float32).to(machine.device)
     frozen = load_language_model(source, torch.float32).to(machine.device).requires_grad_(False)
     policy = Policy(Trunk(backbone(trained), machine), trained, config.temperature)
     reference = Policy(Trunk(backbone(frozen), machine), frozen, config.temperature)
     return policy, reference, dict(trained.named_parameters())
+
+
+def adapted_policy(
+    model: Any, adapter: str, machine: Machine, temperature: float
+) -> tuple[Policy, Policy, dict[str, nn.Parameter]]:
+    """A model under one adapter, the same with its adapters off, and the adapter's parameters."""
+    switch, inner = AdapterSwitch(model, trained=(adapter,)), model.get_base_model()
+    trunks = (Trunk(backbone(inner), machine, switch, each) for each in (adapter, None))
+    policy, reference = (Policy(trunk, inner, temperature) for trunk in trunks)
+    return policy, reference, switch.parameters(adapter)
 
 
 def _critic_trunk(classifier: Any, config: PPOConfig, machine: Machine) -> tuple[Trunk, dict[str, nn.Parameter]]:
@@ -225,7 +232,12 @@ def second_reward_model(
     """The reward model that PPO does not train against, where one is named."""
     if not config.second_reward_run:
         return None
-    scorer = Scorer(reporter.home, config.second_reward_run, machine)
+    return load_reward_model(config.second_reward_run, reporter, machine, encoder)
+
+
+def load_reward_model(run_id: str, reporter: Reporter, machine: Machine, encoder: Encoder) -> RewardModel:
+    """A finished run's reward model with weights of its own, for responses in the policy's tokens."""
+    scorer = Scorer(reporter.home, run_id, machine)
     return SeparateRewardModel(scorer, encoder.stop_ids, scorer.info.vocabulary_hash == encoder.vocabulary_hash)
 
 

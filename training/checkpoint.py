@@ -13,6 +13,8 @@ import logging
 import os
 import random
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,16 @@ def unpack_random_state(tensors: Tensors, values: dict[str, Any]) -> None:
     cuda = [tensors[name] for name in sorted(tensors) if name.startswith("cuda.")]
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Whatever is drawn in here, training goes on with the random numbers that it would have had."""
+    tensors, values = pack_random_state()
+    try:
+        yield
+    finally:
+        unpack_random_state(tensors, values)
 
 
 def _read(folder: Path) -> State:

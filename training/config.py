@@ -18,6 +18,7 @@ from training.config_base import (
     OPTIMISER,
     SAMPLING,
     CutGenerationConfig,
+    EvaluatedConfig,
     GenerationConfig,
     MachineConfig,
     TrainConfig,
@@ -26,6 +27,7 @@ from training.config_base import (
 __all__ = [
     "DEMO_MODEL",
     "CutGenerationConfig",
+    "EvaluatedConfig",
     "GenerationConfig",
     "MachineConfig",
     "TrainConfig",
@@ -182,13 +184,18 @@ class PPOConfig(TrainConfig, GenerationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(TrainConfig):
-    """What TRL's own trainers are asked: SFT and DPO."""
+class FinetuneConfig(EvaluatedConfig):
+    """What TRL's own trainers are asked: SFT and DPO. What is sampled in them is sampled by evaluations alone."""
 
     epochs: int = option(1, "passes over the data", min=1, max=100, group=OPTIMISER)
-    batch_size: int = option(8, "examples per step", min=1, group=OPTIMISER)
+    batch_size: int = option(8, "examples per step, and prompts that an evaluation samples together", min=1,
+                             group=OPTIMISER)  # fmt: skip
     micro_batch_size: int = option(4, "examples per forward pass", min=1, group=MACHINE)
     max_length: int = option(1024, "longest prompt with response", unit="tokens", min=8)
+    max_new_tokens: int = option(64, "longest response of an evaluation", unit="tokens", min=1, max=32_768,
+                                 group=SAMPLING)  # fmt: skip
+    max_prompt_tokens: int = option(512, "held-out prompts longer than this are left out of evaluations, and counted",
+                                    unit="tokens", min=1, group=SAMPLING)  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.batch_size % min(self.micro_batch_size, self.batch_size):
@@ -210,15 +217,16 @@ class DPOConfig(FinetuneConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RLOOConfig(TrainConfig, GenerationConfig):
+class RLOOConfig(EvaluatedConfig):
     """Train a policy against a reward model without a critic, with TRL's RLOOTrainer (Ahmadian et al. 2024)."""
 
-    max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
     prompts_file: str = option("", "prompts from this file instead of the snapshot's project")
     iterations: int = option(50, "steps", min=1, max=1_000_000)
     prompts_per_step: int = option(8, "prompts of a step", unit="prompts", min=1, group=SAMPLING)
     responses_per_prompt: int = option(4, "responses sampled for each of them", min=2, max=64, group=SAMPLING)
-    max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
+    batch_size: int = option(8, "prompts that an evaluation samples together", unit="prompts", min=1, max=4096,
+                             group=SAMPLING)  # fmt: skip
+    eval_every: int = option(10, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
     kl_coef: float = option(0.05, "weight of the KL penalty", unit="reward per nat", min=0.0, group=ALGORITHM)
     missing_eos_penalty: float = option(1.0, "taken from the score of a response that does not end", min=0.0,
                                         group=ALGORITHM)  # fmt: skip

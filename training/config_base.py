@@ -67,3 +67,14 @@ class TrainConfig(MachineConfig):
     )
     max_grad_norm: float = option(1.0, "gradients are clipped to this norm", min=1e-6, group=OPTIMISER)
     checkpoint_every: int = option(25, "steps between checkpoints", unit="steps", min=1, group=MACHINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedConfig(TrainConfig, GenerationConfig):
+    """A policy that TRL trains: the run's reward model measures it on held-out prompts, as it does PPO's."""
+
+    max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
+    max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
+    eval_every: int = option(25, "steps between evaluations on held-out prompts", unit="steps", min=1, group=MACHINE)
+    eval_prompts: int = option(16, "held-out prompts to evaluate on, always the same; 0: none", unit="prompts", min=0,
+                               group=MACHINE)  # fmt: skip

@@ -36,6 +36,7 @@ from training.models import (
     versions,
 )
 from training.reporter import Reporter
+from training.trainer_eval import evaluate_on_the_way
 
 WARMUP_SHARE = 0.03
 SFT_METRICS = {
@@ -105,6 +106,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
             processing_class=encoder.tokenizer,
         )
     trainer.reporter = reporter
+    evaluate_on_the_way(trainer, config, reporter, machine, source, encoder)
     trainer.train_or_resume()
     save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER)
     return {"model": source.name, "revision": source.revision, "examples": len(rows)}

@@ -61,6 +61,12 @@ class ReportingTrainer:
         if self.state.global_step < self.state.max_steps:
             self.reporter.raise_if_stopping()
 
+    def _run_epoch(self, **words: Any) -> None:
+        """Nothing where the last step's checkpoint was resumed in the middle of a pass: the trainer would do one more
+        step before it sees that it is at the end."""
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**words)  # type: ignore[misc]
+
     def _checkpoint(self) -> State | None:
         """The newest good checkpoint, the same in every process: the first one looks for it."""
         found = newest_checkpoint(self.reporter) if self.reporter.is_main else None

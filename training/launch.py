@@ -33,7 +33,7 @@ from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 __all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
 
 _WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)  # they end with a model that writes text
-_AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES)
+_AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES)  # others may be evaluated by one
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_AGAINST_REWARD)
 _NEEDS_REWARD_RUN = (*_AGAINST_REWARD, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +14,33 @@ from data.errors import InvalidInput
 from data.records import Split
 from data.rollouts import HELD_OUT, write_rollout
 from data.snapshots import read_groups
-from training.config import BaselinesConfig, PPOConfig
+from training.config import BaselinesConfig, EvaluatedConfig, PPOConfig
 from training.encoding import Encoder
+from training.equal_kl import KL, SCORE
+from training.generation import Generated, generate
 from training.learner import Learner
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.models import Machine, longest_prompt, write_json
 from training.ppo_update import Metrics
 from training.reporter import Reporter
-from training.roles import RewardModel
-from training.rollout import PromptItem, Rollout, micro_batches, sample_rollout
+from training.roles import Policy, RewardModel
+from training.rollout import (
+    PromptItem,
+    Rollout,
+    logprobs_of,
+    micro_batches,
+    numbered_keys,
+    pack_rows_of,
+    sample_responses,
+    sample_rollout,
+    scores_of_rows,
+)
 from training.save_roles import save_policy
 from training.token_rows import Credit, token_rows
 
 BEST_FOLDER, BEST_FILE = "best", "best.json"
+MICRO_BATCH_TOKENS = PPOConfig.micro_batch_tokens  # where the configuration has none
 SAME_NUMBERS = -1  # in place of an iteration: the same random numbers at each evaluation
 
 
@@ -45,23 +59,22 @@ class Evaluation:
     def is_due(self, iteration: int) -> bool:
         return iteration % self.config.eval_every == 0 or iteration == self.config.iterations
 
-    def measure(self, learner: Learner) -> Metrics:
-        """The held-out figures of the policy; its responses are recorded, and it is saved if it is the best."""
+    def measure(self, learner: Learner, by: Callable[..., list[Generated]] = generate) -> Metrics:
+        """The held-out figures of the policy; its responses are recorded, and it is saved if it is the best.
+
+        `by`: what samples.
+        """
         config = replace(self.config, responses_per_prompt=1, prompts_per_iteration=len(self.prompts), minibatches=1)
         rollout = sample_rollout(
             learner.roles, self.prompts, config, self.encoder, self.machine, SAME_NUMBERS,
-            check=self.reporter.raise_if_stopping,
+            check=self.reporter.raise_if_stopping, by=by,
         )  # fmt: skip
-        kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1").sum(1).mean().item()
-        score = rollout.scores.mean().item()
-        figures = {
-            "held_out/score_mean": score,
-            "held_out/kl_mean": kl,
-            "held_out/objective": score
-            - learner.score_scale * self.config.kl_coef * max(kl, 0.0),  # by chance it is below 0
-            "held_out/length_mean": rollout.batch.mask.sum(1).float().mean().item(),
-            "held_out/ended_share": rollout.ended.float().mean().item(),
-        } | self.second_figure(learner, rollout, score)
+        figures = figures_of(
+            rollout.batch.mask, rollout.ended, rollout.scores, rollout.old_logprobs, rollout.ref_logprobs
+        )
+        score, kl = figures[SCORE], max(figures[KL], 0.0)  # by chance it is below 0
+        figures["held_out/objective"] = score - learner.score_scale * self.config.kl_coef * kl
+        figures |= self.second_figure(learner, rollout, score)
         self.record(learner, rollout)
         self.keep_if_best(learner, figures)
         return figures
@@ -99,7 +112,7 @@ class Evaluation:
         """Remember the evaluation, and save the policy beside the run's last one if none was better."""
         names = ("held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective")
         name = next(each for each in names if each in figures)
-        entry = {"score": figures["held_out/score_mean"], "iteration": float(learner.iteration)}
+        entry = {"score": figures[SCORE], "iteration": float(learner.iteration)}
         if name != "held_out/objective":
             entry["second"] = figures[name]
         watch = learner.watch
@@ -113,8 +126,40 @@ class Evaluation:
             write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
 
 
+@torch.no_grad()
+def measure(
+    policy: Policy,
+    start: Policy,
+    reward_model: RewardModel,
+    prompts: Sequence[PromptItem],
+    config: EvaluatedConfig,
+    encoder: Encoder,
+    machine: Machine,
+    check: Callable[[], None],
+) -> Metrics:
+    """The held-out figures of a policy that TRL trains, of one response to each prompt, drawn with the random numbers
+    that PPO's are drawn with. `check` may raise to stop."""
+    policy.trunk.activate()
+    keys = numbered_keys(SAME_NUMBERS, len(prompts), 1)
+    rows, ended = sample_responses(policy.language_model, prompts, 1, keys, config, encoder, machine, check)
+    batch = pack_rows_of(rows, encoder, machine)
+    lots = list(micro_batches(batch, MICRO_BATCH_TOKENS))
+    here, there = (logprobs_of(each, batch, lots, check) for each in (policy, start))
+    return figures_of(batch.mask, ended, scores_of_rows(reward_model, rows, lots, check), here, there)
+
+
+def figures_of(mask: Tensor, ended: Tensor, scores: Tensor, logprobs: Tensor, start_logprobs: Tensor) -> Metrics:
+    """What is said of a policy's responses (B,), (B, T) to held-out prompts; KL in nats per response."""
+    return {
+        SCORE: scores.mean().item(),
+        KL: kl_estimate(logprobs, start_logprobs, "k1").sum(1).mean().item(),
+        "held_out/length_mean": mask.sum(1).float().mean().item(),
+        "held_out/ended_share": ended.float().mean().item(),
+    }
+
+
 def held_out_prompts(
-    config: PPOConfig | BaselinesConfig, reporter: Reporter, encoder: Encoder, context: int
+    config: PPOConfig | BaselinesConfig | EvaluatedConfig, reporter: Reporter, encoder: Encoder, context: int
 ) -> list[PromptItem]:
     """The first prompts of the snapshot's held-out side that fit; the rest is counted in an event."""
     limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0)

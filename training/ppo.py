@@ -67,7 +67,7 @@ def train(
             # 1-3. Nothing is changed yet: whoever asks to stop now loses only this rollout.
             chosen = prompts_of_iteration(prompts, config, iteration)
             with saved_if_cancelled(learner, reporter):
-                evaluate_if_due(evaluation, learner, reporter)
+                evaluate_if_due(evaluation, learner, reporter, seams)
                 rollout = sample_rollout(roles, chosen, config, encoder, machine, iteration, check, seams.generate)
             mask = rollout.batch.mask
 
@@ -115,7 +115,7 @@ def train(
         reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, credit, config.sample_rows))
         end_iteration(config, learner, look(config, learner.watch, metrics), reporter)
     with saved_if_cancelled(learner, reporter):
-        evaluate_if_due(evaluation, learner, reporter)
+        evaluate_if_due(evaluation, learner, reporter, seams)
 
 
 @contextmanager
@@ -128,14 +128,14 @@ def saved_if_cancelled(learner: Learner, reporter: Reporter) -> Iterator[None]:
         raise
 
 
-def evaluate_if_due(evaluation: Evaluation | None, learner: Learner, reporter: Reporter) -> None:
+def evaluate_if_due(evaluation: Evaluation | None, learner: Learner, reporter: Reporter, seams: Seams = OURS) -> None:
     """Measure the policy on held-out prompts and report it, unless it was done before the run was resumed."""
     if evaluation is None or not evaluation.is_due(learner.iteration):
         return
     done = learner.watch.evaluations
     if done and done[-1]["iteration"] == learner.iteration:
         return
-    config, figures = evaluation.config, evaluation.measure(learner)
+    config, figures = evaluation.config, evaluation.measure(learner, seams.generate)
     reporter.step(learner.iteration, config.iterations, figures)
     if learner.iteration == config.iterations:  # no iteration follows that would look at it
         for alarm in look_at_evaluations(learner.watch):

@@ -16,7 +16,14 @@ from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
 from training.build_roles import build_roles, readings_of, second_reward_model
-from training.config import BaselinesConfig, PPOConfig, RLOOConfig, critic_learning_rate, peak_learning_rate
+from training.config import (
+    BaselinesConfig,
+    EvaluatedConfig,
+    PPOConfig,
+    RLOOConfig,
+    critic_learning_rate,
+    peak_learning_rate,
+)
 from training.encoding import Encoder
 from training.learner import Learner, resume
 from training.models import (
@@ -98,7 +105,7 @@ def make_evaluation(
 
 
 def load_held_out(
-    config: PPOConfig | BaselinesConfig,
+    config: PPOConfig | BaselinesConfig | EvaluatedConfig,
     reporter: Reporter,
     encoder: Encoder,
     context: int,

@@ -15,7 +15,7 @@ from trl import RLOOConfig as TRLRLOOConfig
 from trl import RLOOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from training.build_roles import REWARD_MODEL
+from training.build_roles import REWARD_MODEL, load_reward_model
 from training.config import RLOOConfig, peak_learning_rate
 from training.encoding import Encoder
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged
@@ -32,9 +32,9 @@ from training.models import (
 )
 from training.ppo_run import load_prompts
 from training.reporter import Reporter
-from training.roles import RewardModel, ScoredRow, SeparateRewardModel
+from training.roles import RewardModel, ScoredRow
 from training.rollout import PromptItem
-from training.scorer import Scorer
+from training.trainer_eval import evaluate_on_the_way
 
 RLOO_METRICS = {
     "loss": "rloo/loss",
@@ -84,9 +84,7 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     source = find_model(config.model, reporter.home, reporter)
     encoder = load_encoder(source)
     encoder.tokenizer.pad_token_id = encoder.pad_id
-    scorer = Scorer(reporter.home, reporter.run.reward_run_id or "", machine)
-    shares_ids = scorer.info.vocabulary_hash == encoder.vocabulary_hash
-    reward_model = SeparateRewardModel(scorer, encoder.stop_ids, shares_ids)
+    reward_model = load_reward_model(reporter.run.reward_run_id or "", reporter, machine, encoder)
     readings = {REWARD_MODEL: reward_model.reading}
     prompts = load_prompts(config, reporter, encoder, context_of(source), readings)
     is_lora = config.adapter == "lora"
@@ -115,6 +113,7 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
         peft_config=lora_config(config, TaskType.CAUSAL_LM) if is_lora else None,
     )
     trainer.reporter, trainer.prompt_list = reporter, prompts
+    evaluate_on_the_way(trainer, config, reporter, machine, source, encoder, reward_model)
     trainer.train_or_resume()
     save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER)
     return {"model": source.name, "revision": source.revision, "prompts": len(prompts)}

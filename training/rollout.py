@@ -9,21 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from data.records import Messages
-from training.config import PPOConfig
+from training.config import GenerationConfig, PPOConfig
 from training.encoding import Encoder, Sequences, pack
 from training.generation import Generated, generate, random_numbers
 from training.models import Machine
-from training.roles import Roles, ScoredRow
+from training.roles import Policy, RewardModel, Roles, ScoredRow
 
 
 @dataclass(frozen=True)
 class PromptItem:
-    """A prompt that PPO samples from, as token ids."""
+    """A prompt that is sampled from, as token ids."""
 
     key: str
     messages: Messages
@@ -65,12 +66,12 @@ def sample_rollout(
     `check` is called between tokens and between forward passes and may raise to stop. `by`: what samples.
     """
     seconds, started = {}, time.perf_counter()
-    rows, ended = _sample(roles, prompts, config, encoder, machine, iteration, check, by)
+    roles.policy.trunk.activate()
+    n, keys = config.responses_per_prompt, numbered_keys(iteration, len(prompts), config.responses_per_prompt)
+    rows, ended = sample_responses(roles.policy.language_model, prompts, n, keys, config, encoder, machine, check, by)
     seconds["generate"] = time.perf_counter() - started
-    batch = pack([row.prompt for row in rows], [row.response for row in rows], encoder.pad_id).to(machine.device)
-    shape, device = batch.mask.shape, machine.device
-    old, ref, values, entropy = (torch.zeros(shape, device=device) for _ in range(4))
-    scores = torch.zeros(len(rows), device=device)
+    batch = pack_rows_of(rows, encoder, machine)
+    old, values, entropy = (torch.zeros(batch.mask.shape, device=machine.device) for _ in range(3))
     started = time.perf_counter()
     lots = list(micro_batches(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
     # One role after the other, each over all rows: a shared base then switches its adapters four times in all.
@@ -79,19 +80,81 @@ def sample_rollout(
         part = roles.policy.token_scores(batch.rows(index), with_entropy=True)
         width = part.logprobs.shape[1]
         old[index, :width], entropy[index, :width] = part.logprobs, part.entropy
-    for index in lots:
-        check()
-        part = roles.reference.token_scores(batch.rows(index))
-        ref[index, : part.logprobs.shape[1]] = part.logprobs
+    ref = logprobs_of(roles.reference, batch, lots, check)
     for index in lots:
         check()
         found = roles.critic.values(batch.rows(index))
         values[index, : found.shape[1]] = found
+    scores = scores_of_rows(roles.reward_model, rows, lots, check)
+    seconds["score"] = time.perf_counter() - started
+    return Rollout(rows, batch, ended, scores, old, ref, values, entropy, seconds)
+
+
+def numbered_keys(iteration: int, n_prompts: int, n: int) -> list[str]:
+    """What the random numbers of an iteration's responses are told by, n to each of its prompts."""
+    return [f"{iteration}:{place}:{each}" for place in range(n_prompts) for each in range(n)]
+
+
+def sample_responses(
+    model: Any,
+    prompts: Sequence[PromptItem],
+    n: int,
+    keys: Sequence[str],
+    config: GenerationConfig,
+    encoder: Encoder,
+    machine: Machine,
+    check: Callable[[], None],
+    by: Callable[..., list[Generated]] = generate,
+) -> tuple[list[ScoredRow], Tensor]:
+    """n responses to each prompt, each drawn by the random numbers of its key, and (B,) bool: which ended by
+    themselves. `by`: what samples."""
+    drawn: list[Generated] = []
+    for start in range(0, len(prompts), config.batch_size):
+        lot = prompts[start : start + config.batch_size]
+        drawn += by(
+            model,
+            [prompt.ids for prompt in lot],
+            n,
+            config,
+            random_numbers(config.seed, keys[start * n : (start + len(lot)) * n], config.max_new_tokens),
+            stop_ids=encoder.stop_ids,
+            pad_id=encoder.pad_id,
+            machine=machine,
+            check=check,
+        )
+    owners = [prompt for prompt in prompts for _ in range(n)]
+    rows = [
+        ScoredRow(prompt.messages, prompt.ids, each.ids, encoder.decode(each.ids), prompt.facts)
+        for prompt, each in zip(owners, drawn, strict=True)
+    ]
+    return rows, torch.tensor([each.has_ended for each in drawn], device=machine.device)
+
+
+def pack_rows_of(rows: Sequence[ScoredRow], encoder: Encoder, machine: Machine) -> Sequences:
+    """Responses with their prompts as one batch on the run's device."""
+    return pack([row.prompt for row in rows], [row.response for row in rows], encoder.pad_id).to(machine.device)
+
+
+@torch.no_grad()
+def logprobs_of(policy: Policy, batch: Sequences, lots: Sequence[Tensor], check: Callable[[], None]) -> Tensor:
+    """Log-probabilities of the response tokens under a policy, (B, T), 0 at padding. `lots`: rows that go together."""
+    found = torch.zeros(batch.mask.shape, device=batch.mask.device)
     for index in lots:
         check()
-        scores[index] = roles.reward_model.score([rows[place] for place in index.tolist()]).to(device)
-    seconds["score"] = time.perf_counter() - started
-    return Rollout(rows, batch, ended.to(device), scores, old, ref, values, entropy, seconds)
+        part = policy.token_scores(batch.rows(index)).logprobs
+        found[index, : part.shape[1]] = part
+    return found
+
+
+def scores_of_rows(
+    reward_model: RewardModel, rows: Sequence[ScoredRow], lots: Sequence[Tensor], check: Callable[[], None]
+) -> Tensor:
+    """Scores (B,) of responses. `lots`: rows that go together."""
+    scores = torch.zeros(len(rows), device=lots[0].device)
+    for index in lots:
+        check()
+        scores[index] = reward_model.score([rows[place] for place in index.tolist()]).to(scores)
+    return scores
 
 
 @torch.no_grad()
@@ -151,38 +214,3 @@ def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: boo
             length, others = found[place]
             found[place] = (length + response, [*others, row])
     return found
-
-
-def _sample(
-    roles: Roles,
-    prompts: Sequence[PromptItem],
-    config: PPOConfig,
-    encoder: Encoder,
-    machine: Machine,
-    iteration: int,
-    check: Callable[[], None],
-    by: Callable[..., list[Generated]],
-) -> tuple[list[ScoredRow], Tensor]:
-    roles.policy.trunk.activate()
-    n = config.responses_per_prompt
-    drawn: list[Generated] = []
-    for start in range(0, len(prompts), config.batch_size):
-        lot = prompts[start : start + config.batch_size]
-        keys = [f"{iteration}:{start + place}:{each}" for place in range(len(lot)) for each in range(n)]
-        drawn += by(
-            roles.policy.language_model,
-            [prompt.ids for prompt in lot],
-            n,
-            config,
-            random_numbers(config.seed, keys, config.max_new_tokens),
-            stop_ids=encoder.stop_ids,
-            pad_id=encoder.pad_id,
-            machine=machine,
-            check=check,
-        )
-    owners = [prompt for prompt in prompts for _ in range(n)]
-    rows = [
-        ScoredRow(prompt.messages, prompt.ids, each.ids, encoder.decode(each.ids), prompt.facts)
-        for prompt, each in zip(owners, drawn, strict=True)
-    ]
-    return rows, torch.tensor([each.has_ended for each in drawn])

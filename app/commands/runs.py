@@ -109,6 +109,12 @@ def _add_train(words: Any) -> None:
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
             )
+        if kind in (RunKind.SFT, RunKind.DPO):
+            help = (
+                "the run whose model scores the held-out evaluations, and whose start is the run's where model is "
+                "empty; without it none are made"
+            )
+            parser.add_argument("--reward-run", metavar="ID", help=help)
         if kind is RunKind.PPO:
             help = "texts, or prompts with a response, for PPO-ptx, in place of the best-ranked responses"
             parser.add_argument("--ptx", metavar="FILE", help=help)

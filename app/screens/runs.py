@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.context import current_project, home, person, require, store
 from app.widgets.best_policy import show_best
-from app.widgets.frontier import show_frontier
+from app.widgets.frontier import POLICIES, is_evaluated, show_frontier
 from app.widgets.lineage import show_lineage
 from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.policies_table import show_baselines
@@ -38,7 +38,7 @@ TABS = ("Curves", "Samples", "Events", "Configuration", LINEAGE, "Log")
 REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
 TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
-WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)
+LEARN_FROM_RANKINGS = (RunKind.SFT, RunKind.DPO)  # a reward model only evaluates them
 
 
 def render() -> None:
@@ -116,7 +116,7 @@ def _share(run: Run) -> float:
 
 
 def _source(run: Run) -> str:
-    if run.reward_run_id is not None:
+    if run.reward_run_id is not None and run.kind not in LEARN_FROM_RANKINGS:
         return f"reward model {short_id(run.reward_run_id)}"
     return f"snapshot {short_id(run.snapshot_id)}" if run.snapshot_id else ""
 
@@ -163,7 +163,7 @@ def _tabs(run: Run) -> None:
             token_inspector(run)
         elif open_tab == "Curves":
             show_curves(run, f"{KEY}.curves.{run.id}")
-            if run.kind is RunKind.PPO:
+            if is_evaluated(run):
                 show_frontier(run)
         elif open_tab == "Samples":
             if run.kind is RunKind.PPO:
@@ -207,10 +207,11 @@ def _next_steps(run: Run) -> None:
             st.link_button(label, address, icon=":material/download:", key=f"{KEY}.{name}.{run.id}")
     if run.kind is RunKind.REWARD and st.button("Train a policy", type="primary", key=f"{KEY}.to_ppo"):
         go_to("train", kind=RunKind.PPO.value, reward=run.id, snapshot=run.snapshot_id or "")
-    if run.kind in WRITERS and st.button("Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"):
+    if run.kind in POLICIES and st.button(
+        "Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"
+    ):
         go_to("compare", model_b=f"run:{run.id}", reward=run.reward_run_id or "")
-    is_policy = run.kind in (RunKind.PPO, RunKind.RLOO)
-    if is_policy and st.button("Baselines", icon=":material/table_chart:", key=f"{KEY}.to_baselines"):
+    if is_evaluated(run) and st.button("Baselines", icon=":material/table_chart:", key=f"{KEY}.to_baselines"):
         _start_baselines(run)
     if run.kind is RunKind.SAMPLE and st.button("See responses", type="primary", key=f"{KEY}.to_prompts"):
         go_to("prompts")

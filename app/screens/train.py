@@ -33,6 +33,14 @@ from training.launch import is_green, newest_check, queue_run
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
 AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO)
+MAY_BE_JUDGED = (RunKind.SFT, RunKind.DPO)
+NO_JUDGE = "none: no held-out evaluations"
+JUDGE_HELP = (
+    "A reward model that scores the policy on held-out prompts while it trains, and measures its KL to the start; with "
+    "it the policy stands in the table of baselines beside PPO's. Nothing is learnt from it. Where Model is empty, the "
+    "run starts from the reward run's model, as PPO does. It takes memory, and so does a copy of the start where "
+    "SFT trains every weight. On the command line: `--reward-run ID`"
+)
 FIRST: dict[RunKind, tuple[str, ...]] = {
     RunKind.REWARD: ("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),
     RunKind.PPO: (
@@ -101,7 +109,8 @@ def _set_kind(kind: RunKind) -> None:
 
 
 def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[str, str]) -> dict[str, str]:
-    """The snapshot, and for PPO and RLOO the reward run, by their ids: so a policy can be traced to its rankings."""
+    """The snapshot, and the reward run, by their ids: so a policy can be traced to its rankings. SFT and DPO may go
+    without a reward run."""
     sources = {}
     left, right = st.columns(2)
     from_address(f"{KEY}.snapshot", "snapshot", list(snapshots))
@@ -113,6 +122,12 @@ def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[
         sources["reward_run_id"] = right.selectbox(
             "Reward model", list(reward_runs), format_func=reward_runs.__getitem__, key=f"{KEY}.reward"
         )
+    if kind in MAY_BE_JUDGED:
+        offered = {"": NO_JUDGE} | reward_runs
+        judge = right.selectbox(
+            "Evaluated by", list(offered), format_func=offered.__getitem__, key=f"{KEY}.judge", help=JUDGE_HELP
+        )
+        sources |= {"reward_run_id": judge} if judge else {}
     return sources
 
 
@@ -120,7 +135,7 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
     form = f"{KEY}.{kind}.{project.id}"
     key = nonce(KEY)
     with store().read() as tx:
-        models = {"": _model_words(kind)} | model_suggestions(tx, project.id)
+        models = {"": _model_words(sources)} | model_suggestions(tx, project.id)
     with st.form(form):
         values = config_form(CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models})
         with st.container(horizontal=True):
@@ -178,8 +193,8 @@ def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: 
         go_to("runs", run=run.id)
 
 
-def _model_words(kind: RunKind) -> str:
-    return "the reward run's model" if kind in AGAINST_REWARD else "the model that was sampled"
+def _model_words(sources: dict[str, str]) -> str:
+    return "the reward run's model" if "reward_run_id" in sources else "the model that was sampled"
 
 
 if __name__ == "__main__":

@@ -27,9 +27,10 @@ BEST_OF = "best of n, from the start"
 CAPTION = (
     "A score that rises while the KL hardly does is cheap. Where it bends down, or where the second figure (or the "
     "score less the spread of an ensemble) falls while the score rises, the score is being gamed. Best-of-n, dashed, "
-    "is what PPO has to beat at the same KL."
+    "is what a policy has to beat at the same KL. RLOO, DPO and SFT runs have evaluations alone."
 )
 COLUMNS = ["iteration", "root of KL", "score", "of"]
+POLICIES = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)
 REFRESH_S = 4.0
 MOST_RUNS = 7  # beside the run of the page
 MOST_POINTS = 300  # of one series of one run
@@ -38,9 +39,10 @@ KEY = "runs.frontier"
 
 
 def show_frontier(run: Run) -> None:
-    """Draw a PPO run's iterations and evaluations as points, over those of other runs, and follow those that go on."""
+    """Draw a run's evaluations, and PPO's iterations, as points, over those of other runs, and follow those that go
+    on."""
     with store().read() as tx:
-        others = list_runs(tx, project_id=run.project_id, kinds=(RunKind.PPO,), limit=1_000)
+        others = list_runs(tx, project_id=run.project_id, kinds=POLICIES, limit=1_000)
     offered = {each.id: each for each in others if each.id != run.id and is_comparable(each, run)}
     is_active = any(not each.status.is_final for each in (run, *offered.values()))
     with st.container(border=True, key=f"{KEY}.{run.id}"):
@@ -54,9 +56,9 @@ def show_frontier(run: Run) -> None:
                 format_func=lambda run_id: label(offered[run_id]),
                 max_selections=MOST_RUNS,
                 key=f"{KEY}.over.{run.id}",
-                placeholder="Further PPO runs",
-                help="PPO runs of this project against the same reward model from the same start: their scores and "
-                "their KL mean the same.",
+                placeholder="Further runs",
+                help="Runs of this project with the same reward model and the same start: their scores and their KL "
+                "mean the same.",
             )
         st.fragment(_draw, run_every=REFRESH_S if is_active else None)(run.id, tuple(chosen))
 
@@ -66,9 +68,15 @@ def is_comparable(other: Run, run: Run) -> bool:
     return (other.reward_run_id, other.config.get("model")) == (run.reward_run_id, run.config.get("model"))
 
 
+def is_evaluated(run: Run) -> bool:
+    """Whether a run makes a policy that a reward model scores on the way; SFT and DPO runs may have none."""
+    return run.kind in POLICIES and run.reward_run_id is not None
+
+
 def label(run: Run) -> str:
-    """A run as the plot names it."""
-    return f"{run_name(run)}, {field_label('kl_coef')} {number(run.config.get('kl_coef'))}"
+    """A run as the plot names it, with what holds it near its start."""
+    weights = [f"{field_label(name)} {number(run.config[name])}" for name in ("kl_coef", "beta") if name in run.config]
+    return ", ".join([run_name(run), *weights])
 
 
 def _draw(run_id: str, others: tuple[str, ...]) -> None:

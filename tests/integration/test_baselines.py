@@ -46,7 +46,7 @@ def rloo(rig: Rig, **changes: Any) -> Run:
 def test_rloo_learns_against_our_reward_model_and_its_policy_can_be_used(adapter: str, rig: Rig) -> None:
     run = rloo(rig, adapter=adapter)
     found = rig.metrics(run)
-    assert {step for step, _ in found} == {1, 2, 3}
+    assert {step for step, _ in found} == {0, 1, 2, 3}, "the start is evaluated too"
     assert found[1, "rloo/kl_token_mean"] == pytest.approx(0, abs=1e-6)
     assert math.isfinite(found[3, "rloo/reward_mean"] or math.nan)
     assert any(event.detail["step"] == 2 for event in rig.events(run, "checkpoint")) or rig.folder(run).is_dir()
@@ -144,28 +144,35 @@ def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:
         assert (best is None) == (row["kl"] > kl_of_best(8))
         gain = None if best is None else pytest.approx(row["score"] - best)
         assert (row["best_of_n_at_its_kl"], row["gain_over_best_of_n"]) == (best, gain)
-    assert result["equal_kl"] is None and result["evaluations_differ_in"] == []
-    assert [row["score_at_equal_kl"] for row in result["policies"]] == [None, None, None]
-    assert [row["why_no_score_at_equal_kl"] for row in result["policies"]] == ["the start", *[NO_EVALUATIONS] * 2]
+    found = rig.metrics(policy)
+    assert result["equal_kl"] == max(0.0, found[4, "held_out/kl_mean"] or 0.0) and not result["evaluations_differ_in"]
+    scores = [row["score_at_equal_kl"] for row in result["policies"]]
+    assert scores == [None, found[4, "held_out/score_mean"], None]
+    assert [row["why_no_score_at_equal_kl"] for row in result["policies"]] == ["the start", None, NO_EVALUATIONS]
 
 
-def test_policies_stand_beside_each_other_at_the_least_of_their_last_kls(rig: Rig) -> None:
-    words = {"eval_every": 1, "eval_prompts": 3, "max_new_tokens": 6, "kl_coef": 0.0}
-    near = rig.here(rig.queue_ppo("full", iterations=2, learning_rate=2e-3, **words))
-    far = rig.here(rig.queue_ppo("full", iterations=6, learning_rate=1e-1, **words))
-    models = f"run:{near.id} run:{far.id} run:{rloo(rig, iterations=1).id}"
-    asked = {"models": models, "responses": 1, "best_of": 2, "max_new_tokens": 6, "model": rig.model()}
-    run = rig.here(rig.queue(RunKind.BASELINES, snapshot=rig.small_snapshot, reward_run=rig.reward("full"), **asked))
-    result, found = run.result, {n: rig.metrics(each) for n, each in ((2, near), (6, far))}
+def test_policies_of_every_kind_stand_beside_each_other_at_the_least_of_their_last_kls(rig: Rig) -> None:
+    words = {"eval_every": 1, "max_new_tokens": 6, "temperature": 1.0}
+    links = {"snapshot": rig.small_snapshot, "reward_run": rig.reward("full"), "model": rig.model()}
+    ppo = rig.here(rig.queue_ppo("full", iterations=2, learning_rate=2e-2, kl_coef=0.0, **words))
+    sizes = {"iterations": 6, "prompts_per_step": 2, "responses_per_prompt": 2, "learning_rate": 1e-1}
+    by_rloo = rig.here(rig.queue(RunKind.RLOO, **links, **words, **sizes, adapter="full"))
+    steps = {"batch_size": 16, "micro_batch_size": 16, "epochs": 3, "learning_rate": 2e-2}
+    dpo = rig.here(rig.queue(RunKind.DPO, **links, **words, **steps, adapter="full"))
+    models = " ".join(f"run:{each.id}" for each in (ppo, by_rloo, dpo, rloo(rig, iterations=1)))
+    asked = {"models": models, "responses": 1, "best_of": 2, "max_new_tokens": 6}
+    run = rig.here(rig.queue(RunKind.BASELINES, **links, **asked))
+    result, found = run.result, {each.step: rig.metrics(each) for each in (ppo, by_rloo, dpo)}
     _, *rows, without = result["policies"]
     last = {n: of[n, "held_out/kl_mean"] or 0.0 for n, of in found.items()}
+    assert len(last) == 3, "the numbers of steps tell them apart"
     shorter = min(last, key=last.__getitem__)
     assert result["equal_kl"] == last[shorter] > 0
     assert result["evaluations_differ_in"] == []
     scores = dict(zip(found, (row["score_at_equal_kl"] for row in rows), strict=True))
     assert scores[shorter] == found[shorter][shorter, "held_out/score_mean"]
     assert None not in scores.values() and all(row["why_no_score_at_equal_kl"] is None for row in rows)
-    assert without["why_no_score_at_equal_kl"] == NO_EVALUATIONS
+    assert without["why_no_score_at_equal_kl"] == "evaluated by another reward model"
     beyond = [row for row in rows if row["kl"] > result["best_of_n_ends_at_kl"]]
     assert beyond, "it went further than the best of two for this test to say anything"
     assert all(row["best_of_n_at_its_kl"] is None and row["gain_over_best_of_n"] is None for row in beyond)

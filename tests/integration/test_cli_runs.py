@@ -138,6 +138,18 @@ def test_training_is_queued(cli: Cli, snapshot: Snapshot, kind: str) -> None:
     assert (made["config"]["learning_rate"], made["config"]["adapter"]) == (3e-5, "full")
 
 
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_a_reward_run_may_evaluate_what_learns_from_rankings(
+    cli: Cli, snapshot: Snapshot, reward_run: Run, kind: str
+) -> None:
+    words = ("train", kind, "--snapshot", snapshot.id)
+    made = cli.make(*words, "--reward-run", reward_run.id[-6:], "--set", "eval_prompts=3")
+    assert (made["reward_run_id"], made["config"]["eval_prompts"]) == (reward_run.id, 3)
+    assert made["config"]["model"] == reward_run.config["model"], "it starts where PPO would"
+    assert cli.make(*words)["reward_run_id"] is None
+    assert "a finished reward run is needed" in cli.refuse(*words, "--reward-run", made["id"])
+
+
 def test_the_best_policy_is_shown_and_sampled_from(cli: Cli, sqlite_store: Store, snapshot: Snapshot) -> None:
     run = watched(sqlite_store, snapshot, {0: 0.1, 2: 0.7, 4: 0.4}, model="demo")
     start = watched(sqlite_store, snapshot, {0: 0.5, 2: 0.3}, model="demo")

@@ -44,13 +44,14 @@ def ppo_runs(rig: Rig) -> list[Run]:
 def test_the_page_names_what_tiny_runs_of_every_kind_report_and_nothing_else(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     words = {"snapshot": rig.small_snapshot, "model": rig.model()}
+    judged = words | {"reward_run": rig.reward()}
     project = rig.project(3)
     runs: dict[str, list[Run]] = {
         "Reward runs": [rig.reward()],
         "PPO runs": ppo_runs(rig),
-        "SFT runs": [rig.here(rig.queue(RunKind.SFT, **words))],
-        "RLOO runs": [rig.here(rig.queue(RunKind.RLOO, reward_run=rig.reward(), **words, **RLOO))],
-        "DPO runs": [rig.here(rig.queue(RunKind.DPO, **words))],
+        "SFT runs": [rig.here(rig.queue(RunKind.SFT, **judged))],
+        "RLOO runs": [rig.here(rig.queue(RunKind.RLOO, **judged, **RLOO))],
+        "DPO runs": [rig.here(rig.queue(RunKind.DPO, **judged))],
         "Sampling runs": [
             rig.here(rig.queue(RunKind.SAMPLE, project=project, model=rig.model(), only_new=False, max_new_tokens=4))
         ],

@@ -59,7 +59,7 @@ def test_the_same_prompts_are_measured_at_the_start_at_times_and_at_the_end(fini
 def test_a_score_that_is_gamed_up_to_the_last_evaluation_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four evaluations of a run are as few as the guard needs, and the fourth comes after the last iteration."""
 
-    def measure(_self: Evaluation, learner: Learner) -> dict[str, float]:
+    def measure(_self: Evaluation, learner: Learner, *_words: Any) -> dict[str, float]:
         step = float(learner.iteration)
         entry = {"score": step, "second": -step, "iteration": step}
         learner.watch.evaluations = [*learner.watch.evaluations, entry]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from factories import make_person, make_snapshot
 from run_makers import ended, report, running
@@ -26,8 +27,8 @@ from app.widgets.frontier import (
 from app.widgets.policies_table import equal_kl_words, policies_frame
 from data.metrics import metrics_of
 from data.paths import Home
-from data.records import MetricPoint, Role, RunKind
-from data.runs import get_run, list_runs
+from data.records import MetricPoint, Role, RunKind, RunStatus
+from data.runs import finish_run, get_run, list_runs
 from data.schema_runs import run_metric
 from data.store import Store
 
@@ -105,6 +106,8 @@ def test_the_plot_is_there_while_the_run_goes_on_with_the_runs_that_can_be_compa
     other = ended(sqlite_store, RunKind.PPO, **words, kl_coef=0.5)
     ended(sqlite_store, RunKind.PPO, **(words | {"reward_run": else_reward}))
     ended(sqlite_store, RunKind.PPO, **(words | {"model": "else"}))
+    dpo = ended(sqlite_store, RunKind.DPO, **words, beta=0.3)
+    ended(sqlite_store, RunKind.SFT, snapshot=snapshot, model="demo")
     run = running(sqlite_store, RunKind.PPO, **words)
     app = open_app(make_person(sqlite_store, Role.RESEARCHER))
     app.switch_page("screens/runs.py")
@@ -113,7 +116,8 @@ def test_the_plot_is_there_while_the_run_goes_on_with_the_runs_that_can_be_compa
     assert not app.exception
     assert any("Points appear here" in each.value for each in app.caption)
     over = app.get_by_key(f"runs.frontier.over.{run.id}")
-    assert over.options == [f"PPO {other.id[-6:]}, KL coef 0.5"], "of another reward model or start are none"
+    named = [f"DPO {dpo.id[-6:]}, Beta 0.3", f"PPO {other.id[-6:]}, KL coef 0.5"]
+    assert over.options == named, "of another reward model or start are none, nor of none"
     for step in (1, 2):
         report(sqlite_store, run, step, metrics={"kl/k1_mean": step, "reward/score_mean": 1.0})
     app.run()
@@ -123,9 +127,37 @@ def test_the_plot_is_there_while_the_run_goes_on_with_the_runs_that_can_be_compa
             tx.execute(sa.insert(run_metric), [
                 {"run_id": other.id, "name": name, "step": each, "value": 1.0} for name in SERIES[ROLLOUT]
             ])  # fmt: skip
-    over.select(over.options[0]).run()
+    over.select(over.options[1]).run()
     assert not app.exception
     assert any(each.value == "5 points of 2 runs" for each in app.caption)
+
+
+@pytest.mark.parametrize("kind", [RunKind.RLOO, RunKind.DPO, RunKind.SFT])
+def test_every_policy_that_a_reward_model_scores_has_the_plot_and_the_table(
+    sqlite_store: Store, home: Home, open_app: Any, kind: RunKind
+) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    run = running(sqlite_store, kind, snapshot=snapshot, reward_run=reward, model="demo")
+    for step, kl in ((0, 0.0), (5, 1.0)):
+        report(sqlite_store, run, step, metrics={"held_out/kl_mean": kl, "held_out/score_mean": kl})
+    with sqlite_store.begin() as tx:
+        finish_run(tx, run.id, run.epoch, RunStatus.SUCCEEDED)
+    alone = ended(sqlite_store, RunKind.SFT, snapshot=snapshot, model="demo")
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER))
+    app.switch_page("screens/runs.py")
+    app.query_params["run"] = run.id
+    app.run()
+    assert not app.exception
+    assert any(each.value == "2 points of 1 run" for each in app.caption)
+    app.get_by_key("runs.to_baselines").click().run()
+    with sqlite_store.read() as tx:
+        table = get_run(tx, app.query_params["run"])
+    assert (table.kind, table.reward_run_id, table.config["model"]) == (RunKind.BASELINES, reward.id, "demo")
+    app.query_params["run"] = alone.id
+    app.run()
+    assert not app.exception
+    assert not any(each.value == "Score against KL" for each in app.header), "nothing scores it"
 
 
 def test_the_curve_is_that_of_the_same_reward_model_and_start(sqlite_store: Store, home: Home) -> None:

@@ -85,6 +85,23 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
     assert any(run.id[-6:] in title.value for title in app.title)
 
 
+@pytest.mark.parametrize("kind", [RunKind.SFT, RunKind.DPO])
+def test_a_reward_model_can_be_chosen_to_evaluate_what_learns_from_rankings(
+    sqlite_store: Store, home: Home, open_app: Any, kind: RunKind
+) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot, model="test/reward")
+    app = _page(sqlite_store, open_app, kind)
+    judge = app.get_by_key("train.judge")
+    assert (judge.options[0], judge.value, len(judge.options)) == ("none: no held-out evaluations", "", 2)
+    judge.set_value(reward.id).run()
+    _starts(app)[0].click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        (run,) = list_runs(tx, status=RunStatus.QUEUED)
+    assert (run.kind, run.reward_run_id, run.config["model"]) == (kind, reward.id, "test/reward")
+
+
 def test_what_is_cut_is_counted_before_the_start(
     sqlite_store: Store, home: Home, open_app: Any, tmp_path: Path
 ) -> None:

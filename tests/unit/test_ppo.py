@@ -19,6 +19,7 @@ from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.maths.masked import masked_mean, token_weights, whiten
 from training.models import Machine
+from training.policy_eval import Evaluation, held_out_prompts
 from training.ppo import (
     adapt_weights,
     check_first_ratio,
@@ -338,6 +339,15 @@ def test_another_engine_can_stand_in(rig: Rig) -> None:
     train(parts.config, parts.learner, parts.prompts, parts.encoder, parts.machine, parts.reporter, seams=seams)
     assert asked == [6, 6] and stepped == [(6, True)] * 2 * parts.config.ppo_epochs
     assert rig.curve(parts.reporter.run, "response/length_mean") == [2.0, 2.0]
+    asked.clear()
+    watched = rig.parts("full", **WORDS, iterations=2, eval_prompts=2, eval_every=9)
+    held_out = held_out_prompts(watched.config, watched.reporter, watched.encoder, watched.roles.context)
+    words = (watched.encoder, watched.machine, watched.reporter, None)
+    evaluation = Evaluation(watched.config, held_out, *words)
+    started = (watched.config, watched.learner, watched.prompts, watched.encoder, watched.machine, watched.reporter)
+    train(*started, evaluation, seams=seams)
+    assert asked == [2, 6, 6, 2], "in evaluations too"
+    assert rig.curve(watched.reporter.run, "held_out/length_mean") == [2.0, 2.0]
     wrong = Seams(generate=by_a_server, update=lambda *_words, **_more: {RATIO_DEVIATION: 0.5})
     again = rig.parts("full", **WORDS)
     with pytest.raises(WorkFailed, match="first ratio is off"):
