@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,10 +30,15 @@ from training.token_rows import Credit, token_rows
 BEST_FOLDER, BEST_FILE = "best", "best.json"
 SAME_NUMBERS = -1  # in place of an iteration: the same random numbers at each evaluation
 
+# What the best checkpoint is told by: the first of these that was measured.
+TELLING = (
+    "held_out/second_sure_score_mean", "held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Measures the policy on held-out prompts and keeps the best. `second`: a reward model that PPO does not see."""
+    """Measures the policy on held-out prompts and keeps the best. `seconds`: reward models that PPO does not see."""
 
     config: PPOConfig
     prompts: list[PromptItem]
@@ -40,7 +46,7 @@ class Evaluation:
     machine: Machine
     reporter: Reporter
     tokenizer: Any
-    second: RewardModel | None = None
+    seconds: Sequence[RewardModel] = ()
 
     def is_due(self, iteration: int) -> bool:
         return iteration % self.config.eval_every == 0 or iteration == self.config.iterations
@@ -67,18 +73,20 @@ class Evaluation:
         return figures
 
     def second_figure(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
-        """What a reward model says that PPO does not see; else, of an ensemble, the score less the heads' spread."""
+        """What reward models say that PPO does not see; else, of an ensemble, the score less the heads' spread."""
         found: list[Tensor] = []
         for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
             self.reporter.raise_if_stopping()
             rows = [rollout.rows[place] for place in index.tolist()]
-            figure = self.second.score(rows) if self.second else learner.roles.reward_model.spread(rows)
-            if figure is None:
-                return {}
-            found.append(figure)
+            if self.seconds:
+                found.append(torch.stack([model.score(rows) for model in self.seconds], dim=1))
+            elif (spread := learner.roles.reward_model.spread(rows)) is not None:
+                found.append(spread)
+        if not found:
+            return {}
+        if self.seconds:
+            return second_figures(torch.cat(found))
         mean = torch.cat(found).mean().item()
-        if self.second is not None:
-            return {"held_out/second_score_mean": mean}
         return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
 
     def record(self, learner: Learner, rollout: Rollout) -> None:
@@ -97,8 +105,7 @@ class Evaluation:
 
     def keep_if_best(self, learner: Learner, figures: Metrics) -> None:
         """Remember the evaluation, and save the policy beside the run's last one if none was better."""
-        names = ("held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective")
-        name = next(each for each in names if each in figures)
+        name = next(each for each in TELLING if each in figures)
         entry = {"score": figures["held_out/score_mean"], "iteration": float(learner.iteration)}
         if name != "held_out/objective":
             entry["second"] = figures[name]
@@ -111,6 +118,22 @@ class Evaluation:
         if learner.iteration:
             save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER)
             write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
+
+
+def second_figures(scores: Tensor) -> Metrics:
+    """What models that PPO does not see say of the responses, scores (B, m); of several, less their spread as well.
+
+    The spread is the standard deviation of a response's scores between the models, each from its own zero.
+    """
+    mean = scores.mean().item()
+    if scores.shape[1] == 1:
+        return {"held_out/second_score_mean": mean}
+    spread = scores.std(1, correction=0).mean().item()
+    return {
+        "held_out/second_score_mean": mean,
+        "held_out/second_spread_mean": spread,
+        "held_out/second_sure_score_mean": mean - spread,
+    }
 
 
 def held_out_prompts(
