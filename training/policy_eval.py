@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,30 +67,42 @@ class Evaluation:
             - learner.score_scale * self.config.kl_coef * max(kl, 0.0),  # by chance it is below 0
             "held_out/length_mean": rollout.batch.mask.sum(1).float().mean().item(),
             "held_out/ended_share": rollout.ended.float().mean().item(),
-        } | self.second_figure(learner, rollout, score)
-        self.record(learner, rollout)
+        }
+        second = self.second_scores(rollout)
+        figures |= self.spread_figures(learner, rollout, score) if second is None else second_figures(second)
+        self.record(learner, rollout, second)
         self.keep_if_best(learner, figures)
         return figures
 
-    def second_figure(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
-        """What reward models say that PPO does not see; else, of an ensemble, the score less the heads' spread."""
+    def second_scores(self, rollout: Rollout) -> Tensor | None:
+        """What the reward models say that PPO does not see, (B, m); None without any."""
+        if not self.seconds:
+            return None
+        found = torch.zeros(len(rollout.rows), len(self.seconds))
+        for index in self.lots(rollout):
+            rows = [rollout.rows[place] for place in index]
+            found[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
+        return found
+
+    def spread_figures(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
+        """Of an ensemble the spread of its heads, and the score less that."""
         found: list[Tensor] = []
-        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
-            self.reporter.raise_if_stopping()
-            rows = [rollout.rows[place] for place in index.tolist()]
-            if self.seconds:
-                found.append(torch.stack([model.score(rows) for model in self.seconds], dim=1))
-            elif (spread := learner.roles.reward_model.spread(rows)) is not None:
-                found.append(spread)
-        if not found:
-            return {}
-        if self.seconds:
-            return second_figures(torch.cat(found))
+        for index in self.lots(rollout):
+            spread = learner.roles.reward_model.spread([rollout.rows[place] for place in index])
+            if spread is None:
+                return {}
+            found.append(spread)
         mean = torch.cat(found).mean().item()
         return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
 
-    def record(self, learner: Learner, rollout: Rollout) -> None:
-        """Keep the responses token by token."""
+    def lots(self, rollout: Rollout) -> Iterator[list[int]]:
+        """The rows of each micro-batch, after a look whether the run is to stop."""
+        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
+            self.reporter.raise_if_stopping()
+            yield index.tolist()
+
+    def record(self, learner: Learner, rollout: Rollout, second: Tensor | None) -> None:
+        """Keep the responses token by token, with what second reward models make of each."""
         config, mask = self.config, rollout.batch.mask
         kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
         scores = rollout.scores / learner.score_scale
@@ -100,6 +112,9 @@ class Evaluation:
         rows = token_rows(rollout, credit, config, self.encoder, learner.kl_coef, config.token_rows)
         for row, prompt in zip(rows, self.prompts, strict=False):
             row["prompt_key"] = prompt.key
+        for row, scores in zip(rows, () if second is None else second, strict=False):
+            row["second_score"] = scores.mean().item()
+            row["second_spread"] = scores.std(correction=0).item() if len(scores) > 1 else None
         if rows:
             write_rollout(self.reporter.folder, HELD_OUT, learner.iteration, rows)
 

@@ -15,7 +15,6 @@ import pandas as pd
 import streamlit as st
 
 from app.widgets.words import count
-from data.rollouts import HELD_OUT
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -31,12 +30,18 @@ ORDERS = {
     "most tokens": ("tokens", True),
     "fewest tokens": ("tokens", False),
     "most clipped": ("clipped", True),
+    "lowest second score": ("second", False),
+    "widest spread": ("spread", True),
 }
-NUMBERS = {"score": "Score", "start": "Start", "gap": "Gap", "kl": "KL", "k3": "k3", "clipped": "Clipped"}
+NUMBERS = {
+    "score": "Score", "start": "Start", "gap": "Gap", "second": "Second", "spread": "Spread", "kl": "KL", "k3": "k3",
+    "clipped": "Clipped",
+}  # fmt: skip
+NOT_ALWAYS = ("start", "gap", "second", "spread")  # there only where something was measured for them
 Figures = dict[str, float | None]
 
 
-def choose_response(rows: Rows, start: Mapping[str, float], side: str, key: str) -> int | None:
+def choose_response(rows: Rows, start: Mapping[str, float], key: str) -> int | None:
     """Draw the list and return the place of the chosen row in `rows`; None where the search finds nothing.
 
     `start`: the start's score by prompt. What was chosen stays so in other iterations, until order or search change.
@@ -44,7 +49,8 @@ def choose_response(rows: Rows, start: Mapping[str, float], side: str, key: str)
     figures = [figures_of(row, start.get(row["prompt_key"])) for row in rows]
     forget = partial(st.session_state.pop, f"{key}.chosen", None)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        usable = [name for name, (figure, _) in ORDERS.items() if figure != "gap" or side == HELD_OUT]
+        missing = {name for name in NOT_ALWAYS if all(each[name] is None for each in figures)}
+        usable = [name for name, (figure, _) in ORDERS.items() if figure not in missing]
         order = st.selectbox("Order", usable, key=f"{key}.order", width=180, on_change=forget)
         words = st.text_input("Search", key=f"{key}.search", placeholder="in prompts and responses", on_change=forget)
     places = ordered(figures, searched(rows, words or ""), order or RECORDED)
@@ -84,6 +90,8 @@ def figures_of(row: Row, start: float | None) -> Figures:
         "score": row["score"],
         "start": start,
         "gap": None if start is None else row["score"] - start,
+        "second": row.get("second_score"),  # files of older runs have none
+        "spread": row.get("second_spread"),
         "kl": row["kl"],
         "k3": math.fsum(k3(gap) for gap in gaps),
         "tokens": n,
@@ -122,7 +130,7 @@ def ordered(figures: list[Figures], places: list[int], order: str) -> list[int]:
 
 
 def table_of(rows: Rows, figures: list[Figures], places: list[int]) -> pd.DataFrame:
-    """One line for each response; without the start's score and the gap where there are none."""
+    """One line for each response; without the columns for which nothing was measured."""
     lines = [
         {
             "no": place + 1,
@@ -134,5 +142,5 @@ def table_of(rows: Rows, figures: list[Figures], places: list[int]) -> pd.DataFr
         for place in places
     ]
     frame = pd.DataFrame(lines)
-    missing = [name for name in ("start", "gap") if frame[name].isna().all()]
+    missing = [name for name in NOT_ALWAYS if frame[name].isna().all()]
     return frame.drop(columns=missing).round(3)

@@ -76,7 +76,7 @@ def token_inspector(run: Run) -> None:
         start = start_scores(folder) if side == HELD_OUT else {}
         with st.expander("How they are spread", icon=":material/bar_chart:", key=f"{key}.spread.{side}"):
             show_distributions(rows, start, f"{key}.spread.{side}")
-        place = choose_response(rows, start, side, f"{key}.list.{side}")
+        place = choose_response(rows, start, f"{key}.list.{side}")
         if place is None:
             return
         if side == HELD_OUT:

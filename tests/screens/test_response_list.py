@@ -29,8 +29,8 @@ def row(key: str, score: float, n: int = 2, text: str = "blue", **changes: Any) 
 
 
 ROWS = [
-    row("a", 1.0, n=5, text="The sky <b>scatters</b>", kl=0.3),
-    row("b", -2.0, n=1, text="No idea", kl=2.0, clipped=[True]),
+    row("a", 1.0, n=5, text="The sky <b>scatters</b>", kl=0.3, second_score=0.5, second_spread=0.1),
+    row("b", -2.0, n=1, text="No idea", kl=2.0, clipped=[True], second_score=-1.0, second_spread=0.7),
     row("c", 4.0, n=9, text="SKY", kl=float("nan")),
 ]
 START = {"a": 3.0, "b": -2.5}
@@ -40,7 +40,7 @@ START = {"a": 3.0, "b": -2.5}
     ("order", "places"),
     [(RECORDED, [0, 1, 2]), ("highest score", [2, 0, 1]), ("lowest score", [1, 0, 2]), ("largest gap", [1, 0, 2]),
      ("smallest gap", [0, 1, 2]), ("highest KL", [1, 0, 2]), ("most tokens", [2, 0, 1]), ("fewest tokens", [1, 0, 2]),
-     ("most clipped", [1, 0, 2])],
+     ("most clipped", [1, 0, 2]), ("lowest second score", [1, 0, 2]), ("widest spread", [1, 0, 2])],
 )  # fmt: skip
 def test_each_order_and_what_has_no_figure_comes_last(order: str, places: list[int]) -> None:
     figures = [figures_of(each, START.get(each["prompt_key"])) for each in ROWS]
@@ -76,6 +76,9 @@ def test_the_table_has_the_gap_only_where_a_start_is_known() -> None:
     assert list(known["no"]) == [3, 1] and known["response"].iloc[1] == "The sky <b>scatters</b>"
     assert known["gap"].iloc[1] == -2.0 and math.isnan(known["gap"].iloc[0])
     assert not {"gap", "start"} & {*unknown.columns}
+    assert list(known["second"])[1:] == list(unknown["second"])[1:] == [0.5] and known["spread"].iloc[1] == 0.1
+    alone = [row("a", 1.0)]
+    assert not {"second", "spread"} & {*table_of(alone, [figures_of(alone[0], None)], [0]).columns}
 
 
 def test_the_histograms_are_of_the_scores_and_of_the_gaps_prompt_by_prompt() -> None:
