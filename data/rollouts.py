@@ -34,6 +34,8 @@ SCHEMA = pa.schema(
         ("tokens", pa.list_(pa.string())),
         *((name, _NUMBERS) for name in TOKEN_COLUMNS),
         ("clipped", pa.list_(pa.bool_())),
+        ("second_score", pa.float32()),  # by reward models that PPO does not see: their mean; null without any
+        ("second_spread", pa.float32()),  # and of several the standard deviation between them
     ]
 )
 

@@ -15,8 +15,8 @@ import torch
 from data.best_policy import run_of
 from data.errors import InvalidInput
 from data.runs import get_run
-from training.build_roles import REWARD_MODEL, SECOND_REWARD_MODEL, load_reward_model
-from training.config import BaselinesConfig
+from training.build_roles import REWARD_MODEL, load_reward_model, second_reward_models
+from training.config import BaselinesConfig, second_names
 from training.encoding import Encoder
 from training.equal_kl import Path, equal_kl, path_of, row_at, score_at, settings_that_differ
 from training.figures import best_of
@@ -88,18 +88,28 @@ def compare_at_equal_kl(
 
 
 class Scorers:
-    """The reward model of the run, and a second one where it is named."""
+    """The reward model of the run, and second ones where they are named."""
 
     def __init__(self, config: BaselinesConfig, reporter: Reporter, machine: Machine, encoder: Encoder) -> None:
         self.first = load_reward_model(reporter.run.reward_run_id or "", reporter, machine, encoder)
-        second = config.second_reward_run
-        self.second = load_reward_model(second, reporter, machine, encoder) if second else None
+        self.seconds = second_reward_models(config, reporter, machine, encoder)
 
     @property
     def readings(self) -> dict[str, Reading]:
         """What each reads, by its name in counts."""
-        second = {SECOND_REWARD_MODEL: self.second.reading} if self.second is not None else {}
-        return {REWARD_MODEL: self.first.reading} | second
+        names = second_names(len(self.seconds))
+        seconds = {name: model.reading for name, model in zip(names, self.seconds, strict=True)}
+        return {REWARD_MODEL: self.first.reading} | seconds
+
+    def second_figures(self, rows: list[ScoredRow]) -> dict[str, float]:
+        """The mean score of the second ones, and of several the mean of each response's spread between them."""
+        if not self.seconds:
+            return {}
+        scores = torch.stack([model.score(rows) for model in self.seconds], dim=1)
+        found = {"second_score": float(scores.mean())}
+        if len(self.seconds) > 1:
+            found["second_spread"] = float(scores.std(1, correction=0).mean())
+        return found
 
 
 class Judge:
@@ -126,11 +136,9 @@ class Judge:
         n = self.config.responses
         means = [fmean(scores[place : place + n]) for place in range(0, len(scores), n)]
         error = pstdev(means) / math.sqrt(max(1, len(means) - 1))
-        found = {"model": name, "kl": kl, "score": fmean(scores), "score_error": error}
+        found: dict[str, Any] = {"model": name, "kl": kl, "score": fmean(scores), "score_error": error}
         found["tokens"] = fmean(len(row.response) for row in rows)
-        if self.scorers.second is not None:
-            found["second_score"] = float(self.scorers.second.score(rows).mean())
-        return found
+        return found | self.scorers.second_figures(rows)
 
     def curve_of_best(self, start: ModelSource) -> list[dict[str, float]]:
         """Best-of-n by the reward model, n = 1, 2, 4, ...: mean score over all ways to draw n, and its KL."""

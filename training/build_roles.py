@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from data.errors import InvalidInput
-from training.config import PPOConfig
+from training.config import BaselinesConfig, PPOConfig, second_names
 from training.encoding import Encoder
 from training.hf import lora_config
 from training.models import (
@@ -42,7 +42,7 @@ from training.roles import (
 from training.scorer import HEADS_FILE, RewardInfo, Scorer, read_reward_info
 
 POLICY, CRITIC, REWARD = "policy", "critic", "reward"
-REWARD_MODEL, SECOND_REWARD_MODEL = "reward_model", "second_reward_model"  # among what reads the prompts
+REWARD_MODEL = "reward_model"  # among what reads the prompts
 
 
 def build_roles(
@@ -87,10 +87,10 @@ def context_of_roles(config: PPOConfig, reporter: Reporter, source: ModelSource,
 
 
 def readings_of(config: PPOConfig, reporter: Reporter, source: ModelSource, encoder: Encoder) -> dict[str, Reading]:
-    """What the reward model, and the second one where it is named, will read, before they are loaded."""
+    """What the reward model, and the second ones where they are named, will read, before they are loaded."""
+    seconds = config.second_reward_runs
     run_ids = {REWARD_MODEL: reporter.run.reward_run_id or ""}
-    if config.second_reward_run:
-        run_ids[SECOND_REWARD_MODEL] = config.second_reward_run
+    run_ids |= dict(zip(second_names(len(seconds)), seconds, strict=True))
     found = {}
     for name, run_id in run_ids.items():
         folder = reporter.home.run_folder(run_id)
@@ -226,13 +226,11 @@ def _heads(folder: Path, info: RewardInfo) -> Heads | None:
     return Heads(saved["heads"].float(), saved["shifts"].float())
 
 
-def second_reward_model(
-    config: PPOConfig, reporter: Reporter, machine: Machine, encoder: Encoder
-) -> RewardModel | None:
-    """The reward model that PPO does not train against, where one is named."""
-    if not config.second_reward_run:
-        return None
-    return load_reward_model(config.second_reward_run, reporter, machine, encoder)
+def second_reward_models(
+    config: PPOConfig | BaselinesConfig, reporter: Reporter, machine: Machine, encoder: Encoder
+) -> list[RewardModel]:
+    """The reward models that PPO does not train against, where some are named."""
+    return [load_reward_model(each, reporter, machine, encoder) for each in config.second_reward_runs]
 
 
 def load_reward_model(run_id: str, reporter: Reporter, machine: Machine, encoder: Encoder) -> RewardModel:

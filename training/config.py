@@ -34,6 +34,16 @@ __all__ = [
 ]
 
 
+def ids_in(written: str) -> tuple[str, ...]:
+    """The ids of a field that names several runs with commas between."""
+    return tuple(each.strip() for each in written.split(",") if each.strip())
+
+
+def second_names(n: int) -> list[str]:
+    """What n second reward models are called: with a number where there are several."""
+    return ["second_reward_model"] if n == 1 else [f"second_reward_model_{number}" for number in range(1, n + 1)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampleConfig(CutGenerationConfig):
     """Sample K distinct responses for each prompt and make them tasks to rank."""
@@ -153,8 +163,10 @@ class PPOConfig(TrainConfig, GenerationConfig):
                                   min=1e-6, group=ALGORITHM)  # fmt: skip
     on_alarm: str = option("continue", "after an alarm, such as that of max_kl: record it and go on, or stop with a "
                            "checkpoint", choices=("continue", "stop"), group=ALGORITHM)  # fmt: skip
-    second_reward_run: str = option("", "the run of a second reward model, which PPO does not train against: when it "
-                                    "falls while the score rises, the score is being gamed")  # fmt: skip
+    second_reward_run: str = option("", "the run of a second reward model, which PPO does not train against, or "
+                                    "several, with commas between, such as of other seeds: when it (of several their "
+                                    "mean less their spread) falls while the score rises, the score is being "
+                                    "gamed")  # fmt: skip
     eval_every: int = option(10, "iterations between evaluations on held-out prompts", min=1, group=MACHINE)
     eval_prompts: int = option(16, "held-out prompts to evaluate on, always the same; 0: none", unit="prompts", min=0,
                                group=MACHINE)  # fmt: skip
@@ -173,6 +185,10 @@ class PPOConfig(TrainConfig, GenerationConfig):
             raise InvalidConfig("ptx_file is learnt from only with ptx_coef above 0; set it, or leave the file out")
         if self.scale_scores and self.running_scores:
             raise InvalidConfig("scale_scores and running_scores both divide the scores; choose one")
+
+    @property
+    def second_reward_runs(self) -> tuple[str, ...]:
+        return ids_in(self.second_reward_run)
 
     @property
     def responses_per_iteration(self) -> int:
@@ -243,8 +259,13 @@ class BaselinesConfig(GenerationConfig):
     responses: int = option(4, "responses of each policy to each prompt", min=1, max=64, group=SAMPLING)
     best_of: int = option(16, "the most responses that the best is taken of", min=1, max=256, group=SAMPLING)
     max_prompt_tokens: int = option(512, "prompts longer than this are left out, and counted", unit="tokens", min=1)
-    second_reward_run: str = option("", "the run of a second reward model, to score with too")
+    second_reward_run: str = option("", "the run of a second reward model, to score with too, or several, with "
+                                    "commas between: the mean of all, and their spread")  # fmt: skip
     micro_batch_tokens: int = option(4096, "tokens per forward pass", unit="tokens", min=1, group=MACHINE)
+
+    @property
+    def second_reward_runs(self) -> tuple[str, ...]:
+        return ids_in(self.second_reward_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +278,13 @@ class ScoreConfig(MachineConfig):
                          "mean of all models, and their spread says how sure they are")  # fmt: skip
     centre_prompts: bool = option(False, "take the mean of a prompt's responses off their scores, in a file")
     batch_size: int = option(16, "texts per forward pass", min=1, group=MACHINE)
+
+    def __post_init__(self) -> None:
+        if self.unranked and self.beside:
+            raise InvalidConfig(
+                "beside is for a file: what waits to be ranked is scored by one run for each model, and a selection "
+                "puts their scores together"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from data.best_policy import best_iteration, best_name, is_best, run_of, why_no_best
-from data.errors import InvalidConfig, InvalidInput, WorkFailed
+from data.errors import InvalidConfig, InvalidInput, ProjectError, WorkFailed
 from data.fields import from_dict, to_dict
 from data.language_texts import check_has_text
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
@@ -37,6 +37,7 @@ _AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES) 
 _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_AGAINST_REWARD)
 _NEEDS_REWARD_RUN = (*_AGAINST_REWARD, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
+MOST_SEEDS = 16
 _POLL_S = 0.5
 _COUNTING_S = 900.0  # the demo model may have to be fetched first
 _one_at_a_time = threading.Lock()  # each child that counts needs half a gigabyte
@@ -74,6 +75,17 @@ def queue_run(
             nonce=nonce,
             created_by=created_by,
         )
+
+
+def queue_seeds(
+    store: Store, kind: RunKind, config: Any, n: int, *, nonce: str | None = None, **links: Any
+) -> list[Run]:
+    """Queue n runs that differ in their seeds alone, counted up from the configuration's. Raises as `queue_run`."""
+    if not 1 <= n <= MOST_SEEDS:
+        raise InvalidConfig(f"{n} seeds: 1 to {MOST_SEEDS} are allowed")
+    alike = [from_dict(type(config), to_dict(config) | {"seed": config.seed + number}) for number in range(n)]
+    nonces = [nonce if nonce is None or not number else f"{nonce}.{number}" for number in range(n)]
+    return [queue_run(store, kind, each, nonce=word, **links) for each, word in zip(alike, nonces, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,7 @@ def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_
     if values.get("ptx_file"):
         values["ptx_file"] = _file_of_texts(values["ptx_file"])
     if values.get("second_reward_run"):
-        values["second_reward_run"] = _finished_reward_run(tx, values["second_reward_run"]).id
+        values["second_reward_run"] = _second_reward_runs(tx, values["second_reward_run"])
     if values.get("beside"):
         values["beside"] = _more_reward_runs(tx, values["beside"], reward_run)
     return to_dict(from_dict(CONFIGS[kind], values))
@@ -265,6 +277,26 @@ def _finished_reward_run(tx: Tx, run_id: str) -> Run:
         wrong = f"a {found.kind} run that has {found.status}"
         raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")
     return found
+
+
+def _second_reward_runs(tx: Tx, written: str) -> str:
+    """Whole ids of the second reward runs. Raises InvalidInput that says of each bad one what is wrong with it."""
+    found: list[str] = []
+    problems: list[str] = []
+    for each in (word.strip() for word in written.split(",")):
+        try:
+            if not each:
+                raise InvalidInput("an id is missing between two commas, or at an end")
+            run_id = _finished_reward_run(tx, each).id
+        except ProjectError as error:
+            problems.append(str(error))
+            continue
+        if run_id in found:
+            problems.append(f"run {run_id} is named twice; its model would count twice")
+        found.append(run_id)
+    if problems:
+        raise InvalidInput(f"second_reward_run = {written!r}: {'; '.join(problems)}")
+    return ",".join(found)
 
 
 def _more_reward_runs(tx: Tx, written: str, first: Run | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from peft import LoraConfig
 
-from training.config import PPOConfig
+from training.config import PPOConfig, second_names
 from training.models import ADAPTER_FOLDER, MODEL_FOLDER, Machine, ModelSource
 from training.weightless import (
     Lot,
@@ -79,26 +79,46 @@ class Part:
 
 @dataclass(frozen=True)
 class Models:
-    """The roles without data. `reward`: its numbers, all float32. `is_shared`: one base with an adapter for each."""
+    """The roles without data. `reward`: its numbers, all float32. `is_shared`: one base with an adapter for each.
+
+    seconds: the numbers of each reward model that only evaluates, all float32 too."""
 
     policy: Any
     critic: Any
     reward: int
     is_shared: bool
+    seconds: tuple[int, ...] = ()
 
 
 def find_models(
-    config: PPOConfig, machine: Machine, source: ModelSource, reward_folder: Path, *, is_shared: bool, shares_ids: bool
+    config: PPOConfig,
+    machine: Machine,
+    source: ModelSource,
+    reward_folder: Path,
+    *,
+    is_shared: bool,
+    shares_ids: bool,
+    second_folders: Sequence[Path] = (),
 ) -> Models:
     """The roles as `training.build_roles` would load them. `shares_ids`: the reward model reads the policy's tokens."""
-    policy, place = policy_model(config, source, machine), ModelSource("", str(reward_folder / MODEL_FOLDER), "")
+    policy, place = policy_model(config, source, machine), _model_in(reward_folder)
+    seconds = tuple(_size(reward_model(_model_in(folder))) for folder in second_folders)
     if not is_shared:
         critic = critic_model(config, place if shares_ids else source, machine)
-        return Models(policy, critic, sum(each.numel() for each in reward_model(place).parameters()), is_shared)
+        return Models(policy, critic, _size(reward_model(place)), is_shared, seconds)
     saved = json.loads((reward_folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
     lora = LoraConfig(r=saved["r"], lora_alpha=saved["lora_alpha"], target_modules=saved["target_modules"])
     critic = policy_model(config, source, machine, lora)
-    return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared)
+    return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared, seconds)
+
+
+def _model_in(folder: Path) -> ModelSource:
+    """A reward run's model, by its folder."""
+    return ModelSource("", str(folder / MODEL_FOLDER), "")
+
+
+def _size(model: Any) -> int:
+    return sum(each.numel() for each in model.parameters())
 
 
 def numbers_of(model: Any) -> Numbers:
@@ -115,21 +135,30 @@ def plan(
     work = work_of(config, models, machine, lengths, lot or largest_lot(config, lengths, config.minibatch_size))
     policy, critic = numbers_of(models.policy), numbers_of(models.critic)
     critic = Numbers(0 if models.is_shared else critic.frozen, critic.trained + _width(models.critic) + 1)
-    return memory_table(config, machine, policy, critic, models.reward, work), work
+    return memory_table(config, machine, policy, critic, models.reward, work, models.seconds), work
 
 
 def memory_table(
-    config: PPOConfig, machine: Machine, policy: Numbers, critic: Numbers, reward: int, work: Work
+    config: PPOConfig,
+    machine: Machine,
+    policy: Numbers,
+    critic: Numbers,
+    reward: int,
+    work: Work,
+    seconds: Sequence[int] = (),
 ) -> list[Part]:
-    """Four roles, then what is added while a micro-batch, or generation, is at work: never both.
+    """Four roles and the second reward models, then what is added while a micro-batch, or generation, is at work: never
+    both.
 
     Policy and critic are updated one after the other, with the gradients of both there.
     """
+    names = [name.replace("_", " ") for name in second_names(len(seconds))]
     return [
         _trained("policy", policy, machine),
         _trained("critic", critic, machine),
         Part("reward model", weights=reward * FLOAT32),
         Part("reference", weights=policy.trained * FLOAT32 if config.adapter == "full" else 0),
+        *(Part(name, weights=numbers * FLOAT32) for name, numbers in zip(names, seconds, strict=True)),
         Part("one micro-batch", activations=_in_heap(work.micro_batch, machine)),
         Part("generation", activations=_in_heap(work.generating, machine), cache=work.cache),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,10 +43,15 @@ BEST_FOLDER, BEST_FILE = "best", "best.json"
 MICRO_BATCH_TOKENS = PPOConfig.micro_batch_tokens  # where the configuration has none
 SAME_NUMBERS = -1  # in place of an iteration: the same random numbers at each evaluation
 
+# What the best checkpoint is told by: the first of these that was measured.
+TELLING = (
+    "held_out/second_sure_score_mean", "held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Measures the policy on held-out prompts and keeps the best. `second`: a reward model that PPO does not see."""
+    """Measures the policy on held-out prompts and keeps the best. `seconds`: reward models that PPO does not see."""
 
     config: PPOConfig
     prompts: list[PromptItem]
@@ -54,7 +59,7 @@ class Evaluation:
     machine: Machine
     reporter: Reporter
     tokenizer: Any
-    second: RewardModel | None = None
+    seconds: Sequence[RewardModel] = ()
 
     def is_due(self, iteration: int) -> bool:
         return iteration % self.config.eval_every == 0 or iteration == self.config.iterations
@@ -74,28 +79,41 @@ class Evaluation:
         )
         score, kl = figures[SCORE], max(figures[KL], 0.0)  # by chance it is below 0
         figures["held_out/objective"] = score - learner.score_scale * self.config.kl_coef * kl
-        figures |= self.second_figure(learner, rollout, score)
-        self.record(learner, rollout)
+        second = self.second_scores(rollout)
+        figures |= self.spread_figures(learner, rollout, score) if second is None else second_figures(second)
+        self.record(learner, rollout, second)
         self.keep_if_best(learner, figures)
         return figures
 
-    def second_figure(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
-        """What a reward model says that PPO does not see; else, of an ensemble, the score less the heads' spread."""
+    def second_scores(self, rollout: Rollout) -> Tensor | None:
+        """What the reward models say that PPO does not see, (B, m); None without any."""
+        if not self.seconds:
+            return None
+        found = torch.zeros(len(rollout.rows), len(self.seconds))
+        for index in self.lots(rollout):
+            rows = [rollout.rows[place] for place in index]
+            found[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
+        return found
+
+    def spread_figures(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
+        """Of an ensemble the spread of its heads, and the score less that."""
         found: list[Tensor] = []
-        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
-            self.reporter.raise_if_stopping()
-            rows = [rollout.rows[place] for place in index.tolist()]
-            figure = self.second.score(rows) if self.second else learner.roles.reward_model.spread(rows)
-            if figure is None:
+        for index in self.lots(rollout):
+            spread = learner.roles.reward_model.spread([rollout.rows[place] for place in index])
+            if spread is None:
                 return {}
-            found.append(figure)
+            found.append(spread)
         mean = torch.cat(found).mean().item()
-        if self.second is not None:
-            return {"held_out/second_score_mean": mean}
         return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
 
-    def record(self, learner: Learner, rollout: Rollout) -> None:
-        """Keep the responses token by token."""
+    def lots(self, rollout: Rollout) -> Iterator[list[int]]:
+        """The rows of each micro-batch, after a look whether the run is to stop."""
+        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
+            self.reporter.raise_if_stopping()
+            yield index.tolist()
+
+    def record(self, learner: Learner, rollout: Rollout, second: Tensor | None) -> None:
+        """Keep the responses token by token, with what second reward models make of each."""
         config, mask = self.config, rollout.batch.mask
         kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
         scores = rollout.scores / learner.score_scale
@@ -105,13 +123,15 @@ class Evaluation:
         rows = token_rows(rollout, credit, config, self.encoder, learner.kl_coef, config.token_rows)
         for row, prompt in zip(rows, self.prompts, strict=False):
             row["prompt_key"] = prompt.key
+        for row, scores in zip(rows, () if second is None else second, strict=False):
+            row["second_score"] = scores.mean().item()
+            row["second_spread"] = scores.std(correction=0).item() if len(scores) > 1 else None
         if rows:
             write_rollout(self.reporter.folder, HELD_OUT, learner.iteration, rows)
 
     def keep_if_best(self, learner: Learner, figures: Metrics) -> None:
         """Remember the evaluation, and save the policy beside the run's last one if none was better."""
-        names = ("held_out/second_score_mean", "held_out/sure_score_mean", "held_out/objective")
-        name = next(each for each in names if each in figures)
+        name = next(each for each in TELLING if each in figures)
         entry = {"score": figures[SCORE], "iteration": float(learner.iteration)}
         if name != "held_out/objective":
             entry["second"] = figures[name]
@@ -155,6 +175,22 @@ def figures_of(mask: Tensor, ended: Tensor, scores: Tensor, logprobs: Tensor, st
         KL: kl_estimate(logprobs, start_logprobs, "k1").sum(1).mean().item(),
         "held_out/length_mean": mask.sum(1).float().mean().item(),
         "held_out/ended_share": ended.float().mean().item(),
+    }
+
+
+def second_figures(scores: Tensor) -> Metrics:
+    """What models that PPO does not see say of the responses, scores (B, m); of several, less their spread as well.
+
+    The spread is the standard deviation of a response's scores between the models, each from its own zero.
+    """
+    mean = scores.mean().item()
+    if scores.shape[1] == 1:
+        return {"held_out/second_score_mean": mean}
+    spread = scores.std(1, correction=0).mean().item()
+    return {
+        "held_out/second_score_mean": mean,
+        "held_out/second_spread_mean": spread,
+        "held_out/second_sure_score_mean": mean - spread,
     }
 
 

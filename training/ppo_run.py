@@ -15,7 +15,7 @@ from data.files import Row, read_rows
 from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
-from training.build_roles import build_roles, readings_of, second_reward_model
+from training.build_roles import build_roles, readings_of, second_reward_models
 from training.config import (
     BaselinesConfig,
     EvaluatedConfig,
@@ -100,8 +100,8 @@ def make_evaluation(
     held_out = load_held_out(config, reporter, encoder, roles.context, readings)
     if not held_out:
         return None
-    second = second_reward_model(config, reporter, machine, encoder)
-    return Evaluation(config, held_out, encoder, machine, reporter, tokenizer, second)
+    seconds = second_reward_models(config, reporter, machine, encoder)
+    return Evaluation(config, held_out, encoder, machine, reporter, tokenizer, seconds)
 
 
 def load_held_out(

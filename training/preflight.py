@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from data.errors import Fenced, InvalidInput, ProjectError
-from training.build_roles import build_roles, context_of_roles, readings_of, shares_base
+from training.build_roles import build_roles, context_of_roles, readings_of, second_reward_models, shares_base
 from training.config import PPOConfig
 from training.encoding import Encoder, pack
 from training.learner import Learner
@@ -28,7 +28,7 @@ from training.ppo import check_first_ratio
 from training.ppo_run import in_words, load_held_out, load_prompts, make_learner, share_prompts
 from training.ppo_update import RATIO_DEVIATION, update_minibatch
 from training.reporter import Cancelled, Reporter
-from training.roles import Roles, ScoredRow
+from training.roles import RewardModel, Roles, ScoredRow
 from training.rollout import PromptItem, Rollout
 from training.sample_shown import Shown, show_sample
 from training.scorer import RewardInfo, read_reward_info
@@ -90,12 +90,14 @@ class Preflight:
     encoder: Encoder
     info: RewardInfo
     prompts: list[PromptItem]
+    n_held_out: int
     models: Models
     parts: list[Part]
     work: Work
     before: int | None  # what the process held when nothing of the models was loaded
     roles: Roles
     learner: Learner
+    seconds: list[RewardModel]
 
     def __init__(self, config: PPOConfig, reporter: Reporter) -> None:
         self.config, self.reporter, self.report = config, reporter, Report()
@@ -149,7 +151,7 @@ class Preflight:
         context = context_of_roles(config, self.reporter, self.source, self.encoder)
         readings = readings_of(config, self.reporter, self.source, self.encoder)
         self.prompts = load_prompts(config, self.reporter, self.encoder, context, readings, counts)
-        held_out = len(load_held_out(config, self.reporter, self.encoder, context, readings))
+        self.n_held_out = len(load_held_out(config, self.reporter, self.encoder, context, readings))
         self.report.samples = show_sample(config, self.reporter, self.encoder, readings, self.prompts)
         lengths = [len(prompt.ids) for prompt in self.prompts]
         reads = f"{context} tokens" if context < 2**30 else "texts of any length"
@@ -160,16 +162,23 @@ class Preflight:
         return (
             f"policy and critic read {reads}: prompts of up to {longest_prompt(config, context)} and responses of up "
             f"to {config.max_new_tokens}; {len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens, "
-            f"{in_words(left_out) or 'none'} left out; {held_out} held-out prompts{cut}"
+            f"{in_words(left_out) or 'none'} left out; {self.n_held_out} held-out prompts{cut}"
         )
+
+    @property
+    def evaluating(self) -> tuple[str, ...]:
+        """The second reward runs whose models the run will load: all, where it has held-out prompts."""
+        return self.config.second_reward_runs if self.n_held_out else ()
 
     def memory(self) -> str:
         folder = self.reporter.home.run_folder(self.reporter.run.reward_run_id or "")
         is_shared = shares_base(self.config, self.info, self.source)
         shares_ids = self.info.vocabulary_hash == self.encoder.vocabulary_hash
+        seconds = [self.reporter.home.run_folder(each) for each in self.evaluating]
         self.models = find_models(
-            self.config, self.machine, self.source, folder, is_shared=is_shared, shares_ids=shares_ids
-        )
+            self.config, self.machine, self.source, folder, is_shared=is_shared, shares_ids=shares_ids,
+            second_folders=seconds,
+        )  # fmt: skip
         lengths = [len(prompt.ids) for prompt in self.prompts]
         self.parts, self.work = plan(self.config, self.models, self.machine, lengths)
         predicted, free = peak(self.parts), available_memory(self.machine)
@@ -189,6 +198,8 @@ class Preflight:
         self.roles = build_roles(self.config, self.reporter, self.machine, self.source, self.encoder)
         share_prompts(self.config, self.reporter, self.roles, self.prompts, self.encoder)
         self.learner = make_learner(self.config, self.reporter, self.roles, self.encoder)
+        if self.evaluating:  # kept, as the run keeps them: they are part of what is measured
+            self.seconds = second_reward_models(self.config, self.reporter, self.machine, self.encoder)
         batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.eos_id]], self.encoder.pad_id)
         batch = batch.to(self.machine.device)
         with torch.no_grad():

@@ -39,7 +39,7 @@ from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
 from labeling.handover import hand_over, hand_over_texts
 from labeling.imports import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, DEMO_MODEL, TrainConfig
-from training.launch import count_reward_data, queue_run
+from training.launch import count_reward_data, queue_run, queue_seeds
 
 SCORES = "scores.jsonl"
 _TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
@@ -100,7 +100,7 @@ def _add_train(words: Any) -> None:
     for kind in _TRAINED:
         page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
         parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
-        parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False, seeds=1)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
         if kind in (RunKind.PPO, RunKind.RLOO):
             parser.add_argument(
@@ -120,6 +120,8 @@ def _add_train(words: Any) -> None:
             parser.add_argument("--ptx", metavar="FILE", help=help)
             parser.add_argument("--dry-run", action="store_true", help="check everything, one step included, and wait")
         if kind is RunKind.REWARD:
+            help = "queue so many runs, all alike but for their seeds, counted up from the run's"
+            parser.add_argument("--seeds", type=int, default=1, metavar="N", help=help)
             parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
         add_set(parser, "the run, listed below")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
@@ -172,6 +174,8 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
     if arguments.dry_run and arguments.kind is RunKind.REWARD:
         return _dry_run(config, arguments.snapshot, context)
+    if arguments.seeds != 1:
+        return _of_each_seed(config, arguments, context)
     prompts, texts = partial(hand_over, with_responses=False), hand_over_texts
     with (
         _handed_over(context, arguments.prompts, prompts) as (file, report),
@@ -187,6 +191,22 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
     outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
     more = {"ptx": ptx_report["input"]} if ptx_report else {}
     return replace(outcome, document=outcome.document | report | more)
+
+
+def _of_each_seed(config: Any, arguments: argparse.Namespace, context: Context) -> Outcome:
+    """Queue the runs and, if that is asked, wait for one after the other, until one has not succeeded.
+
+    The document is the first run's, with all of them.
+    """
+    runs = queue_seeds(context.store, arguments.kind, config, arguments.seeds, snapshot_id=arguments.snapshot)
+    outcomes: list[Outcome] = []
+    for run in runs:
+        outcomes.append(_queued(context, run, arguments.wait))
+        if outcomes[-1].status:
+            break
+    documents = [each.document for each in outcomes] + [as_document(run) for run in runs[len(outcomes) :]]
+    lines = [line for each in outcomes for line in each.lines]
+    return replace(outcomes[-1], document=documents[0] | {"runs": documents}, lines=lines)
 
 
 def _dry_run(config: Any, snapshot_id: str, context: Context) -> Outcome:

@@ -1,7 +1,7 @@
 // Responses token by token, coloured by one measure, with every number under the pointer and the sums at the end.
 //
 // data: {measures: [{name, label, limit}], panels: [{title, measure?, tokens: [text...], clipped: [bool...],
-//        values: {name: [number...]}, sums: {name: number}}]}
+//        values: {name: [number...]}, sums: {name: number}}]}; a measure without a sum is not summed
 // One scale for all panels, with 0 in its middle: `limit` is the value that has the full colour. A panel that names a
 // measure keeps to it. Texts of models come in through textContent only.
 const views = new WeakMap();
@@ -60,8 +60,9 @@ class View {
     );
     made.append(element("h3", "", panel.title), legend);
     made.append(chosen.isTable ? this.table(panel, place) : this.inline(panel, place, measure));
-    const sums = this.data.measures.map(({ name, label }) => `${label} ${short(panel.sums[name])}`);
-    made.append(element("p", "sums", `Sums over ${panel.tokens.length} tokens: ${sums.join(", ")}`));
+    const summed = this.data.measures.filter(({ name }) => name in panel.sums);
+    const sums = summed.map(({ name, label }) => `${label} ${short(panel.sums[name])}`);
+    made.append(element("p", "sums", `Sums over ${panel.tokens.length} token${panel.tokens.length === 1 ? "" : "s"}: ${sums.join(", ")}`));
     return made;
   }
 

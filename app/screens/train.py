@@ -25,10 +25,10 @@ from app.widgets.page import (
 from app.widgets.preflight import show_check
 from app.widgets.words import KIND_WORDS, run_name
 from data.fields import from_dict
-from data.records import Project, Role, RunKind
+from data.records import Project, Role, Run, RunKind
 from data.snapshots import list_snapshots
 from training.config import CONFIGS
-from training.launch import is_green, newest_check, queue_run
+from training.launch import MOST_SEEDS, is_green, newest_check, queue_run, queue_seeds
 
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
@@ -133,11 +133,15 @@ def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[
 
 def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: str) -> None:
     form = f"{KEY}.{kind}.{project.id}"
-    key = nonce(KEY)
+    key, against = nonce(KEY), sources.get("reward_run_id")
     with store().read() as tx:
         models = {"": _model_words(sources)} | model_suggestions(tx, project.id)
+        others = {each: words for each, words in reward_run_labels(tx, project.id).items() if each != against}
     with st.form(form):
-        values = config_form(CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models})
+        values = config_form(
+            CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models}, several={"second_reward_run": others}
+        )
+        seeds = _seeds(form) if kind is RunKind.REWARD else 1
         with st.container(horizontal=True):
             is_sent = st.form_submit_button(
                 "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
@@ -151,7 +155,7 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
     if is_checked:
         _check(values, sources, person_id)
     elif is_sent and (kind is not RunKind.PPO or _is_checked(values, sources)):
-        _start(kind, values, sources, key, person_id)
+        _start(kind, values, sources, key, person_id, seeds)
     if kind is RunKind.PPO and (shown := st.session_state.get(f"{KEY}.shown_check.{project.id}")):
         show_check(shown, f"{KEY}.shown_check")
     if kind is RunKind.REWARD:
@@ -182,15 +186,31 @@ def _is_checked(values: dict[str, Any], sources: dict[str, str]) -> bool:
     return False
 
 
-def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str) -> None:
-    run = None
+def _seeds(form: str) -> int:
+    return st.number_input(
+        "Seeds",
+        min_value=1,
+        max_value=MOST_SEEDS,
+        value=1,
+        key=f"{form}.seeds",
+        width=160,
+        help="So many runs, all alike but for their seeds: what they differ in says how sure a score is. "
+        "On the command line: `--seeds`",
+    )
+
+
+def _start(
+    kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str, seeds: int
+) -> None:
+    runs: list[Run] = []
     with ShownErrors():
         config: Any = from_dict(CONFIGS[kind], values)
-        run = queue_run(store(), kind, config, **sources, nonce=key, created_by=person_id)
-    if run is not None:
+        runs = queue_seeds(store(), kind, config, seeds, **sources, nonce=key, created_by=person_id)
+    if runs:
         renew_nonce(KEY)
-        say_after_rerun(f"{run_name(run)} started")
-        go_to("runs", run=run.id)
+        started = run_name(runs[0]) if len(runs) == 1 else f"{run_name(runs[0])} and {len(runs) - 1} of further seeds"
+        say_after_rerun(f"{started} started")
+        go_to("runs", run=runs[0].id)
 
 
 def _model_words(sources: dict[str, str]) -> str:

@@ -22,12 +22,14 @@ def config_form(
     hidden: Collection[str] = (),
     initial: dict[str, Any] | None = None,
     suggestions: Suggestions | None = None,
+    several: Suggestions | None = None,
 ) -> dict[str, Any]:
     """Draw the fields of a configuration and return their values, for `data.fields.from_dict`.
 
     `first`: fields to show in front of all groups, in this order; the others fold away. `hidden`: fields that the
     screen sets itself. `initial`: values to start from instead of the defaults. `suggestions`: for a text field,
-    value -> label of what can be chosen; anything else may be typed.
+    value -> label of what can be chosen; anything else may be typed. `several`: the same for a text field that names
+    several with commas between.
     """
     values: dict[str, Any] = {}
     for group, members in grouped(config, first, hidden):
@@ -35,7 +37,12 @@ def config_form(
         with where.grid(3, min_column_width=220, vertical_alignment="bottom"):
             for info in members:
                 start = (initial or {}).get(info.name, info.default)
-                values[info.name] = _widget(info, f"{key}.{info.name}", start, (suggestions or {}).get(info.name))
+                offered = (several or {}).get(info.name)
+                values[info.name] = (
+                    _widget(info, f"{key}.{info.name}", start, (suggestions or {}).get(info.name))
+                    if offered is None
+                    else _several_widget(info, f"{key}.{info.name}", start, offered)
+                )
     return values
 
 
@@ -84,6 +91,21 @@ def _widget(info: FieldInfo, key: str, start: Any, suggested: dict[str, str] | N
         )
         return chosen or ""
     return _number_widget(info, key, start, label, about)
+
+
+def _several_widget(info: FieldInfo, key: str, start: str, offered: dict[str, str]) -> str:
+    started = [each for each in start.split(",") if each]
+    chosen = st.multiselect(
+        label_of(info),
+        list(dict.fromkeys([*offered, *started])),
+        default=started,
+        format_func=lambda value: offered.get(value, value),
+        accept_new_options=True,
+        placeholder="None, or choose some",
+        key=key,
+        help=help_of(info),
+    )
+    return ",".join(chosen)
 
 
 def _number_widget(info: FieldInfo, key: str, start: Any, label: str, about: str) -> Any:

@@ -17,10 +17,12 @@ from data.runs import get_run, list_runs
 
 ROLLOUT, HELD_OUT = "rollouts", "held-out prompts"
 SECOND, SURE = "second figure, held-out", "score less the spread, held-out"
+SECOND_SURE = "second figure less its spread, held-out"
 SERIES = {
     ROLLOUT: ("kl/k1_mean", "reward/score_mean"),
     HELD_OUT: ("held_out/kl_mean", "held_out/score_mean"),
     SECOND: ("held_out/kl_mean", "held_out/second_score_mean"),
+    SECOND_SURE: ("held_out/kl_mean", "held_out/second_sure_score_mean"),
     SURE: ("held_out/kl_mean", "held_out/sure_score_mean"),
 }
 BEST_OF = "best of n, from the start"

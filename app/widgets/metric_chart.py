@@ -48,7 +48,7 @@ CHARTS = (
     Chart(
         "Held-out score",
         "Of fixed prompts that PPO never sees. A second figure that falls while the score rises means gaming.",
-        ("held_out/*score_mean", "held_out/objective", "held_out/spread_mean"),
+        ("held_out/*score_mean", "held_out/objective", "held_out/*spread_mean"),
     ),
     Chart(
         "KL to the reference",

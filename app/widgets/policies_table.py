@@ -14,7 +14,7 @@ from data.records import Run
 BEST, EQUAL = "best_of_n_at_its_kl", "score_at_equal_kl"
 NAMES = {
     "model": "policy", "kl": "KL", "score": "score", "score_error": "error", "second_score": "second score",
-    "tokens": "tokens", BEST: "best of n at its KL", "gain_over_best_of_n": "gain",
+    "second_spread": "its spread", "tokens": "tokens", BEST: "best of n at its KL", "gain_over_best_of_n": "gain",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from browser_pages import NewPage
 from factories import make_person, make_project
 from hostile import HOSTILE
 from playwright.sync_api import expect
-from run_makers import report, running
+from run_makers import ended, report, running
 from web_server import WebServer
 
 from data.paths import open_home
@@ -73,10 +73,11 @@ def test_tokens_are_coloured_told_and_only_text(store: Store, server: WebServer,
     page.get_by_role("button", name="Table").click()
     page.get_by_text("Policy and reference side by side").click()
     expect(page.locator(".panel")).to_have_count(2)
-    expect(page.locator(".panel h3").nth(1)).to_have_text("This response: reference")
+    expect(page.locator(".panel h3").nth(1)).to_have_text("Response 1: reference")
     page.get_by_text("Policy and reference side by side").click()
-    page.get_by_label("Response", exact=True).click()
-    page.get_by_role("option").nth(1).click()
+    page.get_by_label("Search", exact=True).fill("LEAK.png")
+    page.keyboard.press("Enter")
+    expect(page.locator(".panel h3")).to_have_text("Response 2")
     expect(tokens).to_have_count(len(hostile))
     shown = [text or "" for text in tokens.all_text_contents()]
     for text, seen in zip(hostile, shown, strict=True):
@@ -91,6 +92,58 @@ def test_tokens_are_coloured_told_and_only_text(store: Store, server: WebServer,
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
     _shoot(page, "narrow")
     assert alerts == []
+
+
+def test_a_response_is_found_and_stands_beside_another_runs(store: Store, server: WebServer, new_page: NewPage) -> None:
+    project, texts = make_project(store), ["The sky scatters blue light.", "Because.", "Ask a physicist about it."]
+    home, runs = open_home(server.home.root), [ended(store, RunKind.PPO, project) for _ in range(2)]
+    for number, run in enumerate(runs):
+        for iteration in (0, 10, 20):
+            rows = [
+                row([f"{word} " for word in text.split()], seed=iteration + place + number, key=f"p{place}")
+                | {"score": place + 0.1 * iteration * (1 - place), "kl": 0.05 * iteration * (place + 1)}
+                for place, text in enumerate(texts)
+            ]
+            write_rollout(home.run_folder(run.id), HELD_OUT, iteration, rows)
+    page = new_page(server, make_person(store, Role.RESEARCHER))
+    page.goto(f"{server.url}/runs?run={runs[0].id}&runs.tab=Tokens")
+    titles = page.locator(".panel h3")
+    expect(titles.nth(1)).to_have_text("After iteration 20", timeout=20_000)
+    page.get_by_text("How they are spread").click()
+    expect(page.get_by_text("3 prompts: 1 better than at the start, 1 worse")).to_be_visible()
+    expect(page.locator("[data-testid=stVegaLiteChart] svg")).to_have_count(3)
+    slider = page.get_by_role("slider", name="Iteration")
+    slider.press("ArrowLeft")
+    expect(titles.nth(1)).to_have_text("After iteration 10")
+    _choose(page, "Order", "lowest score")
+    expect(page.locator(".panel .text").nth(1)).to_contain_text("The sky")
+    _choose(page, "Order", "smallest gap")
+    expect(page.locator(".panel .text").nth(1)).to_contain_text("Ask")
+    table = page.get_by_test_id("stDataFrame").first
+    table.scroll_into_view_if_needed()
+    place = table.bounding_box()
+    assert place is not None
+    page.mouse.move(place["x"] + 300, place["y"] + 85, steps=5)
+    page.mouse.click(place["x"] + 300, place["y"] + 90, delay=50)  # the second line: by the gap it is the middle one
+    expect(page.locator(".panel .text").nth(1)).to_contain_text("Because")
+    slider.press("ArrowRight")
+    expect(titles.nth(1)).to_have_text("After iteration 20")
+    expect(page.locator(".panel .text").nth(1)).to_contain_text("Because")
+    _choose(page, "Other runs beside it", runs[1].id[-6:])
+    page.keyboard.press("Escape")
+    expect(titles.nth(2)).to_have_text(f"PPO {runs[1].id[-6:]} after iteration 20")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            expect(titles.nth(2)).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
+            _shoot(page, f"list-{scheme}-{width}")
+
+
+def _choose(page: Any, label: str, option: str) -> None:
+    page.get_by_label(label).first.click()
+    page.get_by_role("option").filter(has_text=option).first.click()
 
 
 def _shoot(page: Any, name: str) -> None:

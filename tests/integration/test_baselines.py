@@ -124,7 +124,7 @@ def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:
     policy = rloo(rig, iterations=4, learning_rate=5e-2)
     sft = rig.here(rig.queue(RunKind.SFT, snapshot=rig.small_snapshot, model=rig.model(), learning_rate=3e-2, epochs=2))
     words = {"models": f"run:{policy.id} run:{sft.id}", "responses": 2, "best_of": 8, "max_new_tokens": 6}
-    words["second_reward_run"] = rig.reward("full").id
+    words["second_reward_run"] = f"{rig.reward('full').id},{rig.reward('lora').id}"
     run = rig.here(rig.queue(RunKind.BASELINES, snapshot=rig.small_snapshot, reward_run=rig.reward(), **words))
     result = run.result
     assert result["prompts"] == 3
@@ -132,6 +132,7 @@ def test_the_table_has_every_policy_at_its_kl(rig: Rig) -> None:
     assert [row["model"] for row in result["policies"]] == ["start", f"run:{policy.id}", f"run:{sft.id}"]
     assert start["kl"] == 0
     assert all(row["kl"] != 0 and math.isfinite(row["second_score"]) for row in others)
+    assert all(row["second_spread"] > 0 for row in result["policies"])
     curve = result["best_of_n"]
     assert [point["n"] for point in curve] == [1, 2, 4, 8]
     assert [point["kl"] for point in curve] == pytest.approx([kl_of_best(n) for n in (1, 2, 4, 8)])

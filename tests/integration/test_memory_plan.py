@@ -247,6 +247,11 @@ def test_the_table_by_hand() -> None:
     assert peak(memory_table(PPOConfig(adapter="full"), CPU, policy, critic, 800, work._replace(cache=13_800))) == (
         4000 * 5 + 3600 * 4 + 3200 + 13_800 + 2 * 500
     )
+    more = memory_table(PPOConfig(adapter="full"), CPU, policy, critic, 800, work, (10, 20))
+    assert [(each.name, each.weights) for each in more[4:6]] == [
+        ("second reward model 1", 40), ("second reward model 2", 80),
+    ]  # fmt: skip
+    assert peak(more) == peak(full) + 120
     half = Machine(torch.device("cpu"), is_bf16=True)
     shared = memory_table(PPOConfig(adapter="lora"), half, Numbers(1000, 10), Numbers(0, 12), 11, work)
     assert [(each.weights, each.gradients, each.optimizer) for each in shared] == [

@@ -34,7 +34,7 @@ def ppo_runs(rig: Rig) -> list[Run]:
     """One with everything in its updates, one of an ensemble."""
     ensemble = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=rig.model(), heads=2))
     words = {"iterations": 2, "ptx_coef": 0.1, "surrogate": "penalty"}
-    second = {"second_reward_run": rig.reward().id}
+    second = {"second_reward_run": f"{rig.reward().id},{ensemble.id}"}
     return [
         rig.here(rig.queue_ppo("shared", **words, **second)),
         rig.here(rig.queue_ppo("shared", reward=ensemble, iterations=1)),

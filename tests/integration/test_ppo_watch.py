@@ -137,11 +137,51 @@ def test_a_second_reward_model_decides_which_is_best(layout: str, rig: Rig) -> N
     second = rig.reward("full" if layout == "shared" else "lora")
     before = weights_hash(rig.folder(second) / "model")
     run = rig.here(rig.queue_ppo(layout, **WORDS, second_reward_run=second.id))
-    figures = {step: value for (step, name), value in rig.metrics(run).items() if name == "held_out/second_score_mean"}
+    figures = told_at(rig, run, "held_out/second_score_mean")
     assert sorted(figures) == [0, 2, 4]
     assert run.result["best_iteration"] == max(figures, key=lambda step: (figures[step], -step))
     assert {event.detail["told_by"] for event in rig.events(run, "best_so_far")} == {"held_out/second_score_mean"}
     assert weights_hash(rig.folder(second) / "model") == before
+    assert not told_at(rig, run, "held_out/second_spread_mean"), "of one model there is none"
+    assert all(
+        row["second_score"] is not None and row["second_spread"] is None for row in rows_of(rig, run, HELD_OUT, 4)
+    )
+
+
+def told_at(rig: Rig, run: Run, name: str) -> dict[int, float]:
+    """A metric by step."""
+    return {step: float(value or 0) for (step, each), value in rig.metrics(run).items() if each == name}
+
+
+def test_several_second_reward_models_decide_by_their_mean_less_their_spread(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [rig.reward("full"), rig.reward("lora")]
+    watched: list[dict[str, float]] = []
+    plain = Evaluation.keep_if_best
+
+    def keep(self: Evaluation, learner: Learner, figures: dict[str, float]) -> None:
+        plain(self, learner, figures)
+        watched[:] = learner.watch.evaluations
+
+    monkeypatch.setattr(Evaluation, "keep_if_best", keep)
+    run = rig.here(rig.queue_ppo("shared", **WORDS, second_reward_run=",".join(each.id for each in seconds)))
+    mean, spread, sure = (
+        told_at(rig, run, f"held_out/second_{name}") for name in ("score_mean", "spread_mean", "sure_score_mean")
+    )
+    assert sorted(mean) == sorted(spread) == sorted(sure) == [0, 2, 4]
+    assert all(spread[step] > 0 and sure[step] == pytest.approx(mean[step] - spread[step], abs=1e-6) for step in mean)
+    score = told_at(rig, run, "held_out/score_mean")  # by the second of them, which PPO trains against here
+    assert all(mean[step] != pytest.approx(score[step], abs=1e-3) for step in mean), "the first says something too"
+    assert run.result["best_iteration"] == max(sure, key=lambda step: (sure[step], -step))
+    assert {event.detail["told_by"] for event in rig.events(run, "best_so_far")} == {"held_out/second_sure_score_mean"}
+    for step in mean:
+        rows = rows_of(rig, run, HELD_OUT, step)
+        assert sum(each["second_score"] for each in rows) / len(rows) == pytest.approx(mean[step], abs=1e-5)
+        assert sum(each["second_spread"] for each in rows) / len(rows) == pytest.approx(spread[step], abs=1e-5)
+        for each in rows:  # one of the two is PPO's own, so the mean and the spread say what the other one gives
+            assert abs(each["second_score"] - each["score"]) == pytest.approx(each["second_spread"], abs=1e-4)
+    assert [each["second"] for each in watched] == pytest.approx([sure[step] for step in (0, 2, 4)]), "the guard's"
 
 
 @pytest.mark.parametrize("layout", ["shared", "full"])

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cli_runner import Cli
 from rig import LAYOUTS, Rig
+from safetensors.torch import load_file
 from tiny import BOS_TEMPLATE, STRICT_TEMPLATE, tiny_tokenizer
 
 import training.preflight
@@ -105,7 +106,7 @@ def test_a_sound_run_is_green_with_every_item(layout: str, rig: Rig) -> None:
 
 
 def test_the_sample_is_what_each_model_reads(rig: Rig) -> None:
-    """A reward model that knows the facts, with a template of its own, and a second one that reads few tokens."""
+    """A reward model that knows the facts, with a template of its own, and two more, of which one reads few tokens."""
     project, person = make.make_project(rig.store), make.make_person(rig.store)
     for number in range(8):
         asked = ({"role": "user", "content": f"a rather long question, number {number}"},)
@@ -118,24 +119,31 @@ def test_the_sample_is_what_each_model_reads(rig: Rig) -> None:
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, facts=True, **words_))
     rig.model("gpt2-short", n_positions=32)
     words_ = {"adapter": "full", "model": rig.model(), "prompts_per_iteration": 4}
-    words_["second_reward_run"] = rig.reward("full", "gpt2-short").id
+    seconds = [rig.reward("full", "gpt2-short"), rig.reward("full")]
+    words_["second_reward_run"] = ",".join(each.id for each in seconds)
+    memory: dict[str, Any] = {}
 
     def samples(**changes: Any) -> list[dict[str, Any]]:
         run = rig.queue(RunKind.CHECK, snapshot=snapshot, reward_run=reward, **words_, **changes)
         result = rig.here(run).result
         assert result is not None and result["ok"] is True, result
         found: list[dict[str, Any]] = result["samples"]
+        memory.update(result["memory"])
         return found
 
-    policy, first, second = samples(max_new_tokens=8)
+    policy, first, second, third = samples(max_new_tokens=8)
     asked_words = re.escape("<|user|>a rather long question, number ") + r"[1357]"
     end = re.escape("<|end|><|assistant|>zzb<|end|>")
     assert re.fullmatch(asked_words + end, policy["text"]) and policy["notes"] == ""
     assert re.fullmatch(r"<\|start\|>" + asked_words + r"\n\nReference facts:\nit is z" + end, first["text"])
     assert policy["text"].endswith(second["text"]) and second["tokens"] == 32
-    assert second["reader"] == "second reward model"
+    assert (second["reader"], third["reader"]) == ("second reward model 1", "second reward model 2")
+    sizes = {part["name"]: part["weights"] * 1e6 for part in memory["parts_mb"]}
+    for number, each in enumerate(seconds, start=1):
+        weights = load_file(rig.folder(each) / "model" / "model.safetensors")
+        assert sizes[f"second reward model {number}"] == 4 * sum(map(torch.numel, weights.values()))
     assert second["notes"] == "the prompt's beginning is cut: it reads at most 32 tokens"
-    policy, first, _ = samples(max_new_tokens=3)
+    policy, first, *_ = samples(max_new_tokens=3)
     assert policy["text"].endswith("<|assistant|>zz<|end|>") and first["text"].endswith("<|assistant|>zz<|end|>")
     assert policy["notes"] == "the response is cut to 3 tokens, as max_new_tokens says"
 

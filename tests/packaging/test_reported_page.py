@@ -1,4 +1,4 @@
-"""docs/reported.md names tests; each of them is there."""
+"""docs/reported.md and docs/token_inspector.md name tests; each of them is there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reported.md"
+PAGES = {"reported.md": 60, "token_inspector.md": 25}  # and how many tests each names at least
 
 
-def named() -> list[tuple[str, str]]:
+def named(page: str) -> list[tuple[str, str]]:
     """(file, words) of each test that the page names; without words the file alone."""
     found = []
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
         cell = line.strip("|").split("|")[-1]
         for file, words in re.findall(r"`([\w/]+\.py)`([^`;]*)", cell):
             plain = re.sub(r"\(.*?\)", "", words).strip(" ,")
@@ -22,7 +22,7 @@ def named() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("file", "words"), named(), ids=lambda each: each)
+@pytest.mark.parametrize(("file", "words"), [each for page in PAGES for each in named(page)], ids=lambda each: each)
 def test_what_the_page_names_is_there(file: str, words: str) -> None:
     folder = ROOT if file.startswith("benchmarks/") else ROOT / "tests"
     text = (folder / file).read_text(encoding="utf-8")
@@ -31,5 +31,12 @@ def test_what_the_page_names_is_there(file: str, words: str) -> None:
     assert not parts or any(re.search(".*".join(map(re.escape, parts)), name) for name in names), names
 
 
-def test_the_page_names_many() -> None:
-    assert len(named()) > 60
+@pytest.mark.parametrize("page", PAGES)
+def test_every_line_of_a_page_names_a_test(page: str) -> None:
+    lines = [
+        line
+        for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+        if line.startswith("|") and not line.startswith("|---") and not line.endswith("| test |")
+    ]
+    assert not [line for line in lines if ".py`" not in line.strip("|").split("|")[-1]]
+    assert len(named(page)) > PAGES[page]

@@ -65,6 +65,7 @@ def test_reward_models_that_only_watch_or_score_beside_are_followed_too(store: S
     last = ended(store, RunKind.REWARD, snapshot=third, model="demo")
     words = {"snapshot": snapshot, "reward_run": first, "model": "demo"}
     policy = ended(store, RunKind.PPO, **words, second_reward_run=second.id)
+    sure = ended(store, RunKind.PPO, **words, second_reward_run=f"{second.id},{last.id}")
     table = ended(store, RunKind.BASELINES, **words, second_reward_run=second.id, models=f"run:{policy.id}")
     scores = ended(store, RunKind.SCORE, project, reward_run=first, input_file="x", beside=f"{second.id},{last.id}")
     with store.read() as tx:
@@ -74,8 +75,10 @@ def test_reward_models_that_only_watch_or_score_beside_are_followed_too(store: S
         assert [run.id for run in ancestors(tx, scores.id).runs] == [scores.id, first.id, second.id, last.id]
         assert set(ancestors(tx, scores.id).snapshot_ids) == {snapshot.id, other.id, third.id}
         assert {run.id for run in ancestors(tx, table.id).runs} == {table.id, first.id, second.id, policy.id}
-        assert [run.id for run in descendants(tx, project.id, other.id)] == [second.id, policy.id, table.id, scores.id]
-        assert [run.id for run in descendants(tx, project.id, third.id)] == [last.id, scores.id]
+        assert [run.id for run in ancestors(tx, sure.id).runs] == [sure.id, first.id, second.id, last.id]
+        made = [second.id, policy.id, sure.id, table.id, scores.id]
+        assert [run.id for run in descendants(tx, project.id, other.id)] == made
+        assert [run.id for run in descendants(tx, project.id, third.id)] == [last.id, sure.id, scores.id]
 
 
 def test_the_head_of_a_runs_page_leads_to_every_reward_model_and_back(

@@ -11,7 +11,7 @@ from factories import make_person, make_project
 from run_makers import running
 
 import app.widgets.token_inspector as inspector
-from app.widgets.token_inspector import changes_frame, component_data, scale_limits
+from app.widgets.token_inspector import LABELS, changes_frame, component_data, measured, scale_limits
 from data.paths import Home
 from data.records import Role, RunKind
 from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
@@ -45,7 +45,22 @@ def test_a_panel_has_the_sums_of_what_it_shows() -> None:
     (panel,) = component_data([row()], [("this", row(), "logprob")])["panels"]
     assert panel["sums"]["reward"] == 1 - 2 + 3
     assert panel["sums"]["ratio"] == pytest.approx(0 + 1 + 2), "of the ratio the logarithm"
+    assert "probability" not in panel["sums"], "a sum of probabilities says nothing"
     assert panel["clipped"] == [False, False, True] and panel["measure"] == "logprob"
+
+
+def test_what_follows_from_the_recorded_numbers_is_shown_too() -> None:
+    one = row(n=2)
+    one["logprob"], one["ref_logprob"] = [math.log(0.5), math.log(0.2)], [math.log(0.25), math.log(0.4)]
+    found = measured(one)
+    assert found["log_ratio"] == pytest.approx([math.log(2), -math.log(2)])
+    assert found["k3"] == pytest.approx([0.5 - 1 + math.log(2), 2 - 1 - math.log(2)])
+    assert found["probability"] == pytest.approx([0.5, 0.2])
+    assert found["ref_probability"] == pytest.approx([0.25, 0.4])
+    assert {*found} == {*LABELS}
+    one["ref_logprob"] = [0.0, -1e5]
+    one["logprob"] = [-1e5, 0.0]
+    assert all(math.isfinite(value) for values in measured(one).values() for value in values)
 
 
 def test_changes_of_a_prompt_read_few_columns_of_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +105,8 @@ def test_the_page_reads_one_file_and_shows_what_it_holds(
     assert not app.exception and set(read) == {3, 1}
     app.get_by_key(f"{key}.side").set_value(HELD_OUT).run()
     assert not app.exception
-    assert list(app.dataframe[0].value["response"]) == ["old", "new"]
+    (changes,) = [each.value for each in app.dataframe if "iteration" in each.value.columns]
+    assert list(changes["response"]) == ["old", "new"]
 
 
 def test_a_spoilt_file_is_told_and_the_page_stays(sqlite_store: Store, home: Home, open_app: Any) -> None:

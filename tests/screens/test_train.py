@@ -62,13 +62,16 @@ def test_each_field_of_a_kind_is_in_its_form(sqlite_store: Store, home: Home, op
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, open_app: Any, kind: RunKind) -> None:
     snapshot = make_snapshot(sqlite_store, home)
-    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    *others, reward = (ended(sqlite_store, RunKind.REWARD, snapshot=snapshot, seed=n) for n in range(3))
     who = make_person(sqlite_store, Role.RESEARCHER)
     app = _page(sqlite_store, open_app, kind, who)
     key = f"train.{kind}.{snapshot.project_id}"
     app.get_by_key(f"{key}.learning_rate").set_value(3e-6)
     app.get_by_key(f"{key}.adapter").set_value("full")
     if kind is RunKind.PPO:
+        seconds = app.get_by_key(f"{key}.second_reward_run")
+        assert len(seconds.options) == 2, "not the one that PPO trains against"
+        seconds.set_value([each.id for each in others])
         app.get_by_key(f"{key}.kl_target").set_value(6.0)
         app.get_by_key(f"{key}.value_clip_range").set_value(None)
         _check(app, sqlite_store, ok=True)
@@ -81,6 +84,7 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
     assert (run.config["learning_rate"], run.config["adapter"], run.config["model"]) == (3e-6, "full", "test/model")
     if kind is RunKind.PPO:
         assert (run.config["kl_target"], run.config["value_clip_range"]) == (6.0, None)
+        assert run.config["second_reward_run"] == ",".join(each.id for each in others)
     assert app.query_params["run"] == run.id, "the run's own page is open"
     assert any(run.id[-6:] in title.value for title in app.title)
 
@@ -148,6 +152,18 @@ def test_two_clicks_start_one_run(sqlite_store: Store, home: Home, open_app: Any
     assert not app.exception
     with sqlite_store.read() as tx:
         assert len(list_runs(tx)) == 1
+
+
+def test_a_run_for_each_seed_is_started(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    app = _page(sqlite_store, open_app, RunKind.REWARD)
+    app.get_by_key(f"train.reward.{snapshot.project_id}.seeds").set_value(3)
+    _starts(app)[0].click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        runs = list_runs(tx)[::-1]
+    assert [run.config["seed"] for run in runs] == [0, 1, 2]
+    assert app.query_params["run"] == runs[0].id
 
 
 def test_a_refused_setting_starts_nothing(sqlite_store: Store, home: Home, open_app: Any) -> None:
