@@ -159,6 +159,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
                                   group=ALGORITHM)  # fmt: skip
     scale_scores: bool = option(False, "divide scores by their standard deviation on the SFT responses",
                                 group=ALGORITHM)  # fmt: skip
+    whiten_rewards: bool = option(False, "divide the rewards of all tokens, the penalty among them, by their standard "
+                                  "deviation over the rollout; their mean stays", group=ALGORITHM)  # fmt: skip
     max_kl: float | None = option(50.0, "alarm when the KL to the reference passes this", unit="nats per response",
                                   min=1e-6, group=ALGORITHM)  # fmt: skip
     on_alarm: str = option("continue", "after an alarm, such as that of max_kl: record it and go on, or stop with a "
@@ -185,6 +187,8 @@ class PPOConfig(TrainConfig, GenerationConfig):
             raise InvalidConfig("ptx_file is learnt from only with ptx_coef above 0; set it, or leave the file out")
         if self.scale_scores and self.running_scores:
             raise InvalidConfig("scale_scores and running_scores both divide the scores; choose one")
+        if self.whiten_rewards and (self.scale_scores or self.running_scores):
+            raise InvalidConfig("whiten_rewards divides rewards whose scores were divided already; choose one of them")
 
     @property
     def second_reward_runs(self) -> tuple[str, ...]:

@@ -76,6 +76,8 @@ def train(
             kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
             penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
             rewards = token_rewards(scores, kl, mask, penalty)
+            if config.whiten_rewards:
+                rewards = whiten(rewards, mask, keeps_mean=True)
 
             # 5. What stands in padding never leaks in.
             if iteration == 0:

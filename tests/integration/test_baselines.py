@@ -12,6 +12,7 @@ import pytest
 import torch
 from rig import Rig
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
+from trl import RLOOTrainer
 
 from data.errors import InvalidInput
 from data.records import Run, RunKind, Split
@@ -53,6 +54,27 @@ def test_rloo_learns_against_our_reward_model_and_its_policy_can_be_used(adapter
     words = {"model": f"run:{run.id}", "k": 2, "max_new_tokens": 4, "only_new": False}
     sampled = rig.here(rig.queue(RunKind.SAMPLE, project=rig.project(2), **words))
     assert rig.metrics(sampled)
+
+
+def test_what_rloo_makes_of_three_scores(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each response's score less the mean of the others': of 1, 2 and 6."""
+    made: list[list[float]] = []
+    inner = RLOOTrainer._generate_and_score_completions
+
+    def recorded(trainer: Any, inputs: Any) -> Any:
+        out = inner(trainer, inputs)
+        made.append(out["advantages"].tolist())
+        return out
+
+    monkeypatch.setattr(RLOOTrainer, "_generate_and_score_completions", recorded)
+    monkeypatch.setattr("training.rloo_run.scores_of", lambda *_words: three_scores)
+    rloo(rig, iterations=1, prompts_per_step=1, responses_per_prompt=3, kl_coef=0.0, eval_prompts=0)
+    assert made == [pytest.approx([-3.0, -1.5, 4.5], abs=1e-5)]
+
+
+def three_scores(completion_ids: list[list[int]], **_words: Any) -> list[float]:
+    assert len(completion_ids) == 3
+    return [1.0, 2.0, 6.0]
 
 
 def test_prompts_that_the_reward_model_refuses_are_left_out(rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
@@ -269,6 +270,19 @@ def test_every_number_of_the_loop_is_kept_for_some_tokens(finished: Run, rig: Ri
                 for ratio, a in zip(row["ratio"], row["advantage"], strict=True)
             ]
     assert any(abs(ratio - 1) > 1e-4 for row in rows_of(rig, finished, TRAIN, 1) for ratio in row["ratio"])
+
+
+def test_whitened_rewards_have_the_mean_of_the_plain_ones_and_a_spread_of_1(rig: Rig) -> None:
+    words = {"iterations": 1, "eval_prompts": 0, "token_rows": 256, "whiten_rewards": True}
+    rows = rows_of(rig, rig.here(rig.queue_ppo("shared", **(WORDS | words))), TRAIN, 1)
+    plain, found = [], []
+    for row in rows:
+        penalties = [-0.05 * (p - q) for p, q in zip(row["logprob"], row["ref_logprob"], strict=True)]
+        plain += [*penalties[:-1], penalties[-1] + row["score_after_penalty"]]
+        found += row["reward"]
+    spread = pstdev(plain)
+    assert abs(spread - 1) > 0.1
+    assert found == pytest.approx([(each - fmean(plain)) / spread + fmean(plain) for each in plain], abs=1e-4)
 
 
 def test_a_file_is_read_by_itself_and_some_columns_of_it(finished: Run, rig: Rig) -> None:

@@ -64,6 +64,15 @@ def test_sizes_that_do_not_divide_are_refused_with_both_numbers(config: type, wo
         from_words(config, words)
 
 
+@pytest.mark.parametrize(
+    "words", [["scale_scores=yes", "running_scores=yes"], ["whiten_rewards=yes", "running_scores=yes"],
+              ["whiten_rewards=yes", "scale_scores=yes"]],
+)  # fmt: skip
+def test_scores_are_divided_in_one_way_only(words: list[str]) -> None:
+    with pytest.raises(InvalidConfig, match="choose one"):
+        from_words(PPOConfig, words)
+
+
 def test_a_micro_batch_may_be_larger_than_its_batch() -> None:
     assert SFTConfig(batch_size=2, micro_batch_size=4).batch_size == 2
 

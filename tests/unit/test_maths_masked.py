@@ -21,6 +21,14 @@ def test_whitened_numbers_are_the_biased_ones() -> None:
     assert whiten(VALUES, MASK).tolist() == pytest.approx(expected, abs=1e-6)
 
 
+def test_whitened_rewards_keep_their_mean() -> None:
+    values = torch.tensor([[1.2, 1.3, 1.4], [1.5, 1.6, 1.7], [1.8, 1.9, 2.0]], dtype=torch.float64)
+    found = whiten(values, torch.ones_like(values, dtype=torch.bool), keeps_mean=True)
+    assert found[0, 0].item() == pytest.approx(0.050807, abs=1e-6)  # unbiased would give .139407
+    assert found.mean().item() == pytest.approx(1.6)
+    assert whiten(VALUES, MASK, keeps_mean=True)[4] == 0
+
+
 @pytest.mark.parametrize("mask", [[True, False, False], [False, False, False]])
 def test_one_value_or_none_gives_zeros_and_no_nan(mask: list[bool]) -> None:
     values = torch.tensor([7.0, float("nan"), float("inf")])

@@ -16,13 +16,15 @@ def masked_variance(values: Tensor, mask: Tensor) -> Tensor:
     return masked_mean((values - masked_mean(values, mask)).square(), mask)
 
 
-def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8) -> Tensor:
+def whiten(values: Tensor, mask: Tensor, eps: float = 1e-8, *, keeps_mean: bool = False) -> Tensor:
     """Shift and scale to mean 0 and variance 1 (biased) over the True places of `mask`; 0 elsewhere.
 
-    One True place gives 0, none gives zeros: never NaN. Source: Ziegler et al. 2019, with the mean removed.
+    One True place gives 0, none gives zeros: never NaN. `keeps_mean`: only the spread becomes 1. Source: Ziegler et al.
+    2019, whose rewards keep their mean and whose advantages do not.
     """
-    centred = values - masked_mean(values, mask)
-    return torch.where(mask, centred * torch.rsqrt(masked_variance(values, mask) + eps), 0)
+    mean = masked_mean(values, mask)
+    scaled = (values - mean) * torch.rsqrt(masked_variance(values, mask) + eps)
+    return torch.where(mask, scaled + mean if keeps_mean else scaled, 0)
 
 
 def token_weights(mask: Tensor, over: str) -> Tensor:
