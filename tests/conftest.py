@@ -41,7 +41,7 @@ settings.load_profile("same")
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where processes share the tests, file by file: the files that learn, which take longest, come first, then those
-    with most tests. So the processes end at about the same time, and no more browsers are open at once than ever."""
+    with most tests. So the processes end at about the same time, and browsers do not come all at once."""
     if hasattr(config, "workerinput"):
         n_tests = Counter(item.path for item in items)
         items.sort(key=lambda item: (item.path.parent.name != "learning", -n_tests[item.path], str(item.path)))
