@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 QUICK := not slow and not postgres and not demo_model
 
-.PHONY: run install model test check static
+.PHONY: run install model test check static tests
 
 run: install
 	$(BIN)/rankloop serve $(ARGS)
@@ -26,8 +26,10 @@ install: .venv/installed
 model: install
 	$(BIN)/python -m training.demo_model
 
-test: static
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
+test: static tests
+
+tests: .venv/installed-dev
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property
@@ -35,7 +37,7 @@ check: static
 static: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 	$(BIN)/lint-imports
 
 $(BIN)/python:
@@ -48,5 +50,6 @@ $(BIN)/python:
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable ".[dev]"
+	$(PIP) --no-compile --editable ".[dev]"
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # pip would compile on one core
 	@touch .venv/installed $@

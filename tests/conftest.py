@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,14 @@ from data.store import Store, open_store  # noqa: E402
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("same")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where processes share the tests, file by file: the files that learn, which take longest, come first, then those
+    with most tests. So the processes end at about the same time, and browsers do not come all at once."""
+    if hasattr(config, "workerinput"):
+        n_tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.parent.name != "learning", -n_tests[item.path], str(item.path)))
 
 
 class Clock:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -66,6 +67,12 @@ def queued(rig: Rig, kind: str, **changes: Any) -> Run:
     return rig.queue(RunKind(name), **words)
 
 
+@functools.cache
+def unbroken_run(rig: Rig, kind: str, *, with_much: bool = False) -> Run:
+    """What nothing happens to: done once for all tests that compare with it."""
+    return rig.here(queued(rig, kind, **(MUCH if with_much else {})))
+
+
 def resumed(rig: Rig, run: Run) -> Run:
     with rig.store.begin() as tx:
         return resume_run(tx, run.id)
@@ -107,8 +114,9 @@ def resumed_at(rig: Rig, run: Run) -> list[int]:
 def test_killed_and_resumed_equals_unbroken(
     kind: str, plan: str, steps: list[int], rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The child is killed by SIGKILL at each planned moment; a worker finds it dead, the run is resumed."""
-    unbroken = rig.here(queued(rig, kind))
+    """The child is killed by SIGKILL at each planned moment; a worker finds it dead, the run is resumed, the
+    last time in this process."""
+    unbroken = unbroken_run(rig, kind)
     monkeypatch.setenv("PYTHONPATH", str(CHAOS))
     monkeypatch.setenv("CHAOS", plan)
     run = queued(rig, kind)
@@ -116,7 +124,7 @@ def test_killed_and_resumed_equals_unbroken(
         died = rig.in_child(run, RunStatus.FAILED)
         assert died.error_kind is FailureKind.OUT_OF_MEMORY and "killed (signal 9)" in (died.error_message or "")
         resumed(rig, run)
-    done = rig.in_child(run)
+    done = rig.here(run)
     assert done.attempt == len(plan.split()) + 1
     assert resumed_at(rig, run) == steps
     assert_as_if_nothing_had_happened(rig, run, unbroken)
@@ -137,7 +145,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "rloo", "rloo-full"])
 def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    unbroken = rig.here(queued(rig, kind))
+    unbroken = unbroken_run(rig, kind)
     run, stopped_at = queued(rig, kind), []
     for step in (1, 3):
         with monkeypatch.context() as patch:
@@ -156,7 +164,7 @@ def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch:
 @pytest.mark.parametrize("look", [1, 5, 12, 40])
 def test_cancelled_anywhere_in_a_rollout_equals_unbroken(look: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """`look`: at which time that the loop asks whether it should stop."""
-    unbroken = rig.here(queued(rig, "ppo-shared"))
+    unbroken = unbroken_run(rig, "ppo-shared")
     run = queued(rig, "ppo-shared")
     with monkeypatch.context() as patch:
         left = [look]
@@ -225,7 +233,8 @@ def test_cancelled_anywhere_with_much_asked_for_equals_unbroken(
     look: int, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In evaluations, rollouts and updates alike, every few times that the loop asks whether it should stop."""
-    unbroken, run = (rig.here(queued(rig, "ppo-shared", **MUCH)), queued(rig, "ppo-shared", **MUCH))
+    unbroken = unbroken_run(rig, "ppo-shared", with_much=True)
+    run = queued(rig, "ppo-shared", **MUCH)
     left = [0]
 
     def should_stop(_self: Reporter) -> bool:
@@ -265,7 +274,7 @@ def test_a_run_is_cancelled_through_the_store_and_goes_on_later(rig: Rig, monkey
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("reward", "ppo-shared"):
-        unbroken = rig.here(queued(rig, kind))
+        unbroken = unbroken_run(rig, kind)
         run = queued(rig, kind)
         with monkeypatch.context() as patch:
             stop_after(patch, 5)
@@ -340,7 +349,7 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
     small_disk: Callable[[Path, int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unbroken = rig.here(queued(rig, kind))
+    unbroken = unbroken_run(rig, kind)
     size = max(
         sum(path.stat().st_size for path in each.iterdir()) for each in (rig.folder(unbroken) / "checkpoints").iterdir()
     )
@@ -377,7 +386,7 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
 def test_a_run_that_failed_only_at_saving_its_model_has_nothing_to_learn_again(
     kind: str, place: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unbroken = rig.here(queued(rig, kind))
+    unbroken = unbroken_run(rig, kind)
     run = queued(rig, kind)
 
     def full(*_: Any) -> None:
@@ -442,7 +451,7 @@ def test_a_killed_sampling_run_draws_the_same_and_doubles_nothing(rig: Rig, monk
     rig.in_child(run, RunStatus.FAILED)
     assert len(texts(run)) == 12
     resumed(rig, run)
-    done = rig.in_child(run)
+    done = rig.here(run)
     assert texts(run) == texts(unbroken)
     assert done.result == unbroken.result
     assert rig.metrics(run) == rig.metrics(unbroken)
@@ -463,7 +472,7 @@ Worker(store, home, Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=2.0)).run()
 def test_when_the_worker_is_killed_its_child_dies_and_the_run_can_be_resumed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unbroken = rig.here(queued(rig, "ppo-shared"))
+    unbroken = unbroken_run(rig, "ppo-shared")
     run = queued(rig, "ppo-shared")
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{CHAOS}", "CHAOS": "1:hang:3"}
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(rig.home.root)], env=environment)

@@ -73,7 +73,7 @@ def test_a_planted_letter_becomes_more_frequent(layout: str, rig: Rig, letters: 
     project, snapshot, model, rewards = letters
     reward = rewards["lora" if layout == "shared" else "full"]
     words = {"adapter": "full" if layout == "full" else "lora", "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    sizes = {"iterations": 25, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10}
+    sizes = {"iterations": 16, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10}
     for seed in SEEDS:
         links = {"snapshot": snapshot, "reward_run": reward, "model": model, "seed": seed}
         run = rig.here(rig.queue(RunKind.PPO, **links, **words, **sizes, scale_scores=True))
@@ -134,11 +134,11 @@ def test_a_model_with_words_learns_to_say_more_of_one(rig: Rig) -> None:
     project = ranked_by(rig, model, count_the)
     snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig())
     words = {"snapshot": snapshot, "model": model}
-    reward = rig.here(rig.queue(RunKind.REWARD, **words, learning_rate=2e-3, epochs=8))
+    reward = rig.here(rig.queue(RunKind.REWARD, **words, learning_rate=2e-3, epochs=6))
     assert reward.result["held_out"]["pair_accuracy"] > reward.result["held_out"]["length_accuracy"] + 0.15
     for seed in SEEDS:
         rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "scale_scores": True}
-        sizes = {"iterations": 9, "prompts_per_iteration": 45, "batch_size": 45, "max_new_tokens": 24}
+        sizes = {"iterations": 6, "prompts_per_iteration": 45, "batch_size": 45, "max_new_tokens": 24}
         run = rig.here(rig.queue(RunKind.PPO, reward_run=reward, seed=seed, **words, **rates, **sizes))
         texts = answers(rig, project, model, f"run:{run.id}", 15, max_new_tokens=24)
         before, after = (fmean(count_the(text) for text in texts[side]) for side in "ab")

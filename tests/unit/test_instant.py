@@ -193,7 +193,7 @@ def test_draws_that_are_only_lucky_with_other_rankings_add_no_error() -> None:
 
 @pytest.mark.slow
 def test_nineteen_in_twenty_intervals_hold_what_such_rankings_reach_on_average() -> None:
-    """Known answer: the mean accuracy of heads on 300 training sets of each size, on 20,000 fresh pairs. Over 60 data
+    """Known answer: the mean accuracy of heads on 100 training sets of each size, on 20,000 fresh pairs. Over 60 data
     sets an interval of 95 % holds it 53 times or more but once in 60 (binomial); without the error of the training
     draws it did 38 times at the smallest share."""
     sizes, hits = (8, 16, 28, 40, 56, 80), np.zeros(6)
@@ -205,7 +205,7 @@ def test_nineteen_in_twenty_intervals_hold_what_such_rankings_reach_on_average()
         head = fit_head(planted(n, d=5, k=2, noise=2.0, seed=seed)[0])
         return float((((features[:, 0] - features[:, 1]) @ (head.weights / head.scale) > 0) == first).mean())
 
-    wanted = [np.mean([reached(n, 1000 * n + seed) for seed in range(300)]) for n in sizes]
+    wanted = [np.mean([reached(n, 1000 * n + seed) for seed in range(100)]) for n in sizes]
     for seed in range(60):
         train, held_out = (planted(n, d=5, k=2, noise=2.0, seed=10**6 + 2 * seed + n % 2)[0] for n in (80, 401))
         curve = learning_curve(train, held_out)
