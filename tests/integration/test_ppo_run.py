@@ -176,6 +176,7 @@ def test_what_is_saved_is_what_was_in_memory(
     assert reloaded.chat_template == AutoTokenizer.from_pretrained(rig.model(family)).chat_template
     # What was frozen is what it was: the reward model on disk and in memory, and the reference.
     assert before[0] == weights_hash(rig.folder(reward) / "model")
+    roles.share_prompts(wanted=False)  # as they were scored before
     assert scores_by(roles).tolist() == pytest.approx(before[1].tolist(), abs=0)
     again = rig.parts(layout, family).roles.reference
     assert torch.equal(roles.reference.token_scores(BATCH).logprobs, again.token_scores(BATCH).logprobs)
