@@ -1,7 +1,7 @@
 """Does PPO learn what the rankings say, and is it caught where it games the reward model? On the real 135M model.
 
     python benchmarks/learning.py --data DIR [--model MODEL] [--seeds 3] [--iterations 10] [--long 30] [--threads N]
-                                  [--out FOLDER] [--quick] [--json]
+                                  [--kl-coef C] [--out FOLDER [--again]] [--quick] [--json]
 
 DIR holds the folders koala and vicuna-blog-eval: prompts that people wrote. The model answers them four times each,
 simulated annotators who follow a stated gold rule rank the answers with noise, and their rankings train a reward model
@@ -15,6 +15,7 @@ The model hardly ever gives an answer of fewer, so the rankings say only that sh
 seedN        gold after, its gain with the standard error over prompts, and the KL to the start on held-out prompts
 no_penalty   the same without the KL penalty; `best` is the highest gold on the way, `alarms` what the guards said
 
+`--again`: with the rankings and the reward models that an earlier call left in OUT; only PPO is done anew.
 `--quick`: few prompts and iterations, one seed, responses of 12 tokens; the figures then say nothing.
 """
 
@@ -47,7 +48,8 @@ from data.projects import create_project
 from data.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, RunStatus, Snapshot, Split
 from data.rollouts import HELD_OUT, read_rollout, recorded_iterations
-from data.runs import claim_run, events_of, get_run
+from data.runs import claim_run, events_of, get_run, list_runs
+from data.snapshots import list_snapshots
 from data.store import Store, open_store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 from training.config import DEMO_MODEL, PPOConfig, RewardConfig, SampleConfig
@@ -122,6 +124,12 @@ class Bench:
         rank_everything(self.store, project.id, simulated_annotators(self.store, 2), 0, gold_score)
         return freeze_snapshot(self.store, self.home, project.id, SnapshotConfig(eval_share=0.0))
 
+    def earlier(self) -> tuple[Snapshot | None, list[Run]]:
+        """What an earlier call left: the snapshot, and its reward models in the order of their seeds."""
+        with self.store.read() as tx:
+            found = list_runs(tx, kinds=(RunKind.REWARD,), status=RunStatus.SUCCEEDED)
+            return next(iter(list_snapshots(tx)), None), sorted(found, key=lambda run: int(run.config["seed"]))
+
     def reward(self, snapshot: Snapshot, seed: int) -> Run:
         config = RewardConfig(
             model=self.given.model, epochs=2, learning_rate=3e-4, batch_prompts=4, max_length=256, normalise_on=128,
@@ -182,11 +190,13 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     bench = Bench(home, store, given)
     n_held_out, n_train = (8, 16) if given.quick else (N_HELD_OUT, given.prompts)
     seeds, iterations, long = (1, 2, 2) if given.quick else (given.seeds, given.iterations, given.long)
-    snapshot = bench.rank(prompts_of(given.data, n_held_out, n_train))
-    rewards = [bench.reward(snapshot, seed) for seed in range(max(2, seeds))]
+    snapshot, rewards = bench.earlier() if given.again else (None, [])
+    if snapshot is None:
+        snapshot = bench.rank(prompts_of(given.data, n_held_out, n_train))
+    rewards += [bench.reward(snapshot, seed) for seed in range(len(rewards), max(2, seeds))]
     rows = []
     for seed in range(seeds):
-        run = bench.ppo(snapshot, rewards[seed], rewards[(seed + 1) % len(rewards)], seed, iterations, 0.02)
+        run = bench.ppo(snapshot, rewards[seed], rewards[(seed + 1) % len(rewards)], seed, iterations, given.kl_coef)
         rows.append(bench.row(f"seed{seed}", run))
     run = bench.ppo(snapshot, rewards[0], rewards[1], 0, long, 0.0)
     rows.append(bench.row("no_penalty", run))
@@ -197,7 +207,8 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "sizes": {
-            "snapshot": snapshot.counts, "iterations": iterations, "long": long, "held_out": n_held_out,
+            "snapshot": snapshot.counts, "iterations": iterations, "long": long, "kl_coef": given.kl_coef,
+            "held_out": n_held_out,
             "reward_accuracy": [run.result["held_out"]["pair_accuracy"] for run in rewards],
         },
         "rows": rows,
@@ -232,7 +243,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--prompts", type=int, default=112, help="prompts to rank and train on")
     parser.add_argument("--iterations", type=int, default=10, help="of PPO with the penalty")
-    parser.add_argument("--long", type=int, default=30, help="iterations without the penalty")
+    parser.add_argument("--long", type=int, default=60, help="iterations without the penalty")
+    parser.add_argument("--kl-coef", type=float, default=0.05, help="weight of the penalty (default: 0.05)")
+    parser.add_argument("--again", action="store_true", help="use the rankings and reward models that are in OUT")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")
     parser.add_argument("--precision", default="bf16", help="of the models at work (default: bf16)")
     parser.add_argument("--out", type=Path, help="keep the home folder, the figures and a plot here")
