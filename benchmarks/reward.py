@@ -4,8 +4,8 @@
 
 K4_P256_R64, K9_P512_R128   K responses of up to R tokens (at least half of that) to prompts of P tokens; seconds for an
                             epoch, and the peak memory of the process (the rows that end in _mb)
-linear_in_K                 what five more responses cost us from 7 to 12, over what they cost from 2 to 7; P and R as
-                            in the first case. 1: linear
+linear_in_K                 what five more responses cost us from 7 to 12, over what they cost from 2 to 7; P as in the
+                            first case, all responses of R tokens. 1: linear
 
 Same model (LLaMA of 6 layers and width 576, random), same rankings, AdamW, float32 and 8 rankings a step on both sides;
 TRL gets all C(K, 2) pairs of each ranking, in forward passes of the same number of tokens. Each run is a process of its
@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 CASES = {"K4_P256_R64": (4, 256, 64), "K9_P512_R128": (9, 512, 128)}
 LINEAR = "linear_in_K"
 TOKENS, BATCH, RATE = 2048, 8, 1e-5
+Shape = tuple[int, int, int, int, int]  # rankings, responses each, tokens: prompt, longest and shortest response
 PAD, END, VOCABULARY = 0, 1, 8192
 
 
@@ -59,8 +60,8 @@ def save_model(folder: Path, *, quick: bool) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def rankings(n: int, k: int, p: int, r: int) -> list[Any]:
-    """Random token ids; responses are between half of r and r tokens, the end token included."""
+def rankings(n: int, k: int, p: int, r: int, shortest: int) -> list[Any]:
+    """Random token ids; responses are between `shortest` and r tokens, the end token included."""
     from training.dataset import EncodedGroup
 
     rng = random.Random(0)
@@ -71,7 +72,7 @@ def rankings(n: int, k: int, p: int, r: int) -> list[Any]:
     found = []
     for number in range(n):
         prompt = ids(p)
-        sequences = [[*prompt, *ids(rng.randint(r // 2, r) - 1), END] for _ in range(k)]
+        sequences = [[*prompt, *ids(rng.randint(shortest, r) - 1), END] for _ in range(k)]
         ranks = rng.sample(range(1, k + 1), k)
         found.append(EncodedGroup(str(number), str(number), sequences, [p] * k, ranks, 1.0))
     return found
@@ -172,7 +173,7 @@ def seconds_of(trainer: Any) -> float:
     return time.perf_counter() - clock.start
 
 
-def _child(name: str, model: str, shape: tuple[int, int, int, int], folder: str, threads: int, answer: Any) -> None:
+def _child(name: str, model: str, shape: Shape, folder: str, threads: int, answer: Any) -> None:
     import warnings
 
     import torch
@@ -186,7 +187,7 @@ def _child(name: str, model: str, shape: tuple[int, int, int, int], folder: str,
     answer.send((seconds, peak / 2**20))
 
 
-def in_a_process(name: str, model: Path, shape: tuple[int, int, int, int], threads: int) -> tuple[float, float]:
+def in_a_process(name: str, model: Path, shape: Shape, threads: int) -> tuple[float, float]:
     """(seconds, peak MB) of one side, alone in a process."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -214,7 +215,7 @@ def row(name: str, mine: list[float], peers: list[float], unit: str) -> dict[str
 def linearity(model: Path, n: int, runs: int, threads: int, shrink: int) -> dict[str, Any]:
     _, p, r = CASES["K4_P256_R64"]
     few, some, many = (
-        min(in_a_process("ours", model, (n, k, p // shrink, r // shrink), threads)[0] for _ in range(runs))
+        min(in_a_process("ours", model, (n, k, p // shrink, r // shrink, r // shrink), threads)[0] for _ in range(runs))
         for k in (2, 7, 12)
     )
     seconds = [round(each, 3) for each in (few, some, many)]
@@ -231,7 +232,7 @@ def measure(cases: list[str], n: int, runs: int, threads: int, *, quick: bool) -
         save_model(model, quick=quick)
         for name in (each for each in cases if each in CASES):
             k, p, r = CASES[name]
-            shape = (n, k, p // shrink, r // shrink)
+            shape = (n, k, p // shrink, r // shrink, r // shrink // 2)
             sides: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
             for _ in range(runs):
                 for side, found in sides.items():

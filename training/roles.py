@@ -24,7 +24,7 @@ from training.models import Machine, context_length
 from training.packing import Packed, pack_rows, rows_of_batch, rows_of_texts
 from training.scorer import RewardInfo, Scorer, pad_right
 
-LOGIT_ROWS = 2048  # response tokens whose logits are held at once; more are computed in pieces, and again for gradients
+LOGITS = 2**24  # logits held at once (64 MB in float32); more are computed in pieces, and again for gradients
 
 
 class TokenScores(NamedTuple):
@@ -206,10 +206,10 @@ class Policy:
         """Log-probabilities of the response tokens at the sampling temperature. Gradients flow through them."""
         states = self._before_each_token(batch)
         chosen = batch.response_tokens()
-        parts = []
-        for start in range(0, len(chosen), LOGIT_ROWS):
-            piece = (states[start : start + LOGIT_ROWS], chosen[start : start + LOGIT_ROWS], with_entropy)
-            if len(chosen) > LOGIT_ROWS and torch.is_grad_enabled():
+        parts, at_once = [], max(1, LOGITS // len(self._head.weight))
+        for start in range(0, len(chosen), at_once):
+            piece = (states[start : start + at_once], chosen[start : start + at_once], with_entropy)
+            if len(chosen) > at_once and torch.is_grad_enabled():
                 parts.append(checkpoint(self._score, *piece, use_reentrant=False))
             else:
                 parts.append(self._score(*piece))

@@ -30,7 +30,7 @@ from training.hf import lora_config
 from training.maths.losses import entropy, selected_logprobs
 from training.models import Machine, ModelSource, backbone
 from training.packing import rows_of_batch
-from training.roles import LOGIT_ROWS
+from training.roles import LOGITS
 
 _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # of models whose head is not plain
 
@@ -254,7 +254,8 @@ def _logprobs(model: Any, lot: Lot, machine: Machine, *, with_entropy: bool) -> 
         logprobs = selected_logprobs(logits, tokens, 1.0)
         return logprobs + entropy(logits, 1.0) if with_entropy else logprobs
 
-    pieces = list(zip(torch.split(states, LOGIT_ROWS), torch.split(chosen, LOGIT_ROWS), strict=True))
+    at_once = max(1, LOGITS // len(head.weight))
+    pieces = list(zip(torch.split(states, at_once), torch.split(chosen, at_once), strict=True))
     if len(pieces) > 1 and torch.is_grad_enabled():
         return torch.cat([checkpoint(score, *piece, use_reentrant=False) for piece in pieces])
     return torch.cat([score(*piece) for piece in pieces])

@@ -137,8 +137,8 @@ def test_logits_in_pieces_are_held_one_at_a_time(rig: Rig, monkeypatch: pytest.M
     give_gradients(parts)
     found = []
     for rows in (40, 10_000):
-        monkeypatch.setattr("training.roles.LOGIT_ROWS", rows)
-        monkeypatch.setattr("training.weightless.LOGIT_ROWS", rows)
+        monkeypatch.setattr("training.roles.LOGITS", rows * 264)
+        monkeypatch.setattr("training.weightless.LOGITS", rows * 264)
         predicted = most_held(models.policy, parts.machine, policy_update(lot_of(batch), parts.machine))
         most = allocated(lambda: torch.autograd.backward(parts.roles.policy.token_scores(batch).logprobs.sum()))
         assert most <= predicted <= MOST * most

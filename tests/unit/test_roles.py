@@ -229,8 +229,8 @@ def test_logits_in_pieces_give_the_same_numbers_and_gradients(
 ) -> None:
     results = []
     for rows in (2048, 3):
-        monkeypatch.setattr(training.roles, "LOGIT_ROWS", rows)
         roles = rig.parts("full").roles
+        monkeypatch.setattr(training.roles, "LOGITS", rows * roles.policy.language_model.config.vocab_size)
         found = roles.policy.token_scores(batch, with_entropy=True)
         (found.logprobs.sum() + found.entropy.sum()).backward()
         gradient = torch.cat(
