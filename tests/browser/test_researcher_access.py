@@ -72,5 +72,9 @@ def test_no_serious_issue_where_labels_are_judged(
     found["own ranking"] = issues(page)
     assert {state: each for state, each in found.items() if each} == {}
     words = page.get_by_text("What the annotators say")
-    words.evaluate("each => { each.style.color = '#777'; each.style.background = '#888'; }")
-    assert any(each.startswith("color-contrast (serious)") for each in issues(page))  # the check can fail
+
+    def is_found() -> bool:
+        words.evaluate("each => { each.style.color = '#777'; each.style.background = '#888'; }")
+        return any(each.startswith("color-contrast (serious)") for each in issues(page))
+
+    assert any(is_found() for _ in range(5))  # the check can fail; a page that is still drawn may undo the colours

@@ -45,7 +45,7 @@ def test_without_the_penalty_the_reward_model_is_gamed_and_the_guard_says_so(rig
     )
     words |= {"model": model, "reward_run": reward, "second_reward_run": second.id, "critic_learning_rate": 1e-3}
     words |= {"iterations": 30, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10, "max_kl": 15.0}
-    words |= {"scale_scores": True, "eval_every": 6, "eval_prompts": 64, "token_rows": 64}
+    words |= {"scale_scores": True, "eval_every": 3, "eval_prompts": 64, "token_rows": 64}
     held, free = (rig.here(rig.queue(RunKind.PPO, kl_coef=each, **words)) for each in (0.2, 0.0))
     golds, scores = {}, {}
     for run in (held, free):
