@@ -89,6 +89,11 @@ class RankingPage:
         expect(self.saved).to_have_text("All saved", timeout=PATIENCE_S * 1000)
 
 
+def settled(page: Page) -> None:
+    """Wait until the app has drawn all of the page; until then Streamlit may redraw what a click has just opened."""
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=PATIENCE_S * 1000)
+
+
 def eventually(look: Callable[[], T], *, is_good: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
     """What `look` finds as soon as it is good; fails with the last thing found."""
     end = time.monotonic() + patience_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from browser_pages import NewPage, eventually
+from browser_pages import NewPage, eventually, settled
 from factories import make_person, make_project, make_ranking, make_task
 from hostile import HOSTILE
 from playwright.sync_api import Locator, Page, expect
@@ -116,7 +116,7 @@ def test_hostile_texts_load_nothing(store: Store, server: WebServer, new_page: N
         "compare",
     ):
         page.goto(f"{server.url}/{path}{'&' if '?' in path else '?'}project={project.id}")
-        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=20_000)
+        settled(page)
         expect(page.get_by_role("heading").first).to_be_visible(timeout=20_000)
         assert page.locator("[data-testid=stException]").count() == 0, path
         assert page.locator("[data-testid=stMain] img").count() == 0, path

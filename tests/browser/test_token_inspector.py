@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from browser_pages import NewPage
+from browser_pages import NewPage, settled
 from factories import make_person, make_project
 from hostile import HOSTILE
 from playwright.sync_api import expect
@@ -71,10 +71,14 @@ def test_tokens_are_coloured_told_and_only_text(store: Store, server: WebServer,
     expect(page.locator("tr[data-at]")).to_have_count(7)
     _shoot(page, "table")
     page.get_by_role("button", name="Table").click()
+    settled(page)
     page.get_by_text("Policy and reference side by side").click()
     expect(page.locator(".panel")).to_have_count(2)
     expect(page.locator(".panel h3").nth(1)).to_have_text("Response 1: reference")
+    settled(page)
     page.get_by_text("Policy and reference side by side").click()
+    expect(page.locator(".panel")).to_have_count(1)
+    settled(page)
     page.get_by_label("Search", exact=True).fill("LEAK.png")
     page.keyboard.press("Enter")
     expect(page.locator(".panel h3")).to_have_text("Response 2")
@@ -83,6 +87,7 @@ def test_tokens_are_coloured_told_and_only_text(store: Store, server: WebServer,
     for text, seen in zip(hostile, shown, strict=True):
         assert seen == (text.replace("\n", "\u21b5\n").replace("\t", "\u21e5\t") or "\u00b7")
     assert page.locator(".panels script, .panels img, .panels iframe, .panels a").count() == 0
+    settled(page)
     page.get_by_text("Fixed held-out prompts").click()
     expect(page.locator(".panel h3").nth(0)).to_have_text("At the start")
     expect(page.locator(".panel h3").nth(1)).to_have_text("After iteration 1")
@@ -123,6 +128,7 @@ def test_a_response_is_found_and_stands_beside_another_runs(store: Store, server
     table.scroll_into_view_if_needed()
     place = table.bounding_box()
     assert place is not None
+    settled(page)
     page.mouse.move(place["x"] + 300, place["y"] + 85, steps=5)
     page.mouse.click(place["x"] + 300, place["y"] + 90, delay=50)  # the second line: by the gap it is the middle one
     expect(page.locator(".panel .text").nth(1)).to_contain_text("Because")
@@ -142,7 +148,12 @@ def test_a_response_is_found_and_stands_beside_another_runs(store: Store, server
 
 
 def _choose(page: Any, label: str, option: str) -> None:
-    page.get_by_label(label).first.click()
+    """As a person would: a list that has just opened closes again when the page scrolls."""
+    settled(page)
+    box = page.get_by_label(label).first
+    box.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)  # until the scrolling has been told to everybody
+    box.click()
     page.get_by_role("option").filter(has_text=option).first.click()
 
 
