@@ -230,8 +230,9 @@ def _start_baselines(run: Run) -> None:
         for each in others
     )
     config: Any = CONFIGS[RunKind.BASELINES](
-        model=run.config["model"], models=names, max_new_tokens=run.config["max_new_tokens"]
-    )
+        model=run.config["model"], models=names, max_new_tokens=run.config["max_new_tokens"],
+        second_reward_run=run.config.get("second_reward_run", ""),
+    )  # fmt: skip
     table = None
     with ShownErrors():
         links = {"snapshot_id": run.snapshot_id, "reward_run_id": run.reward_run_id}

@@ -194,8 +194,11 @@ def test_a_policys_page_starts_the_table_and_the_tables_page_shows_it(
     sqlite_store: Store, home: Home, open_app: Any
 ) -> None:
     snapshot = make_snapshot(sqlite_store, home)
-    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
-    policy = ended(sqlite_store, RunKind.PPO, snapshot=snapshot, reward_run=reward, model="demo")
+    reward, *seconds = (ended(sqlite_store, RunKind.REWARD, snapshot=snapshot) for _ in range(3))
+    written = ",".join(each.id for each in seconds)
+    policy = ended(
+        sqlite_store, RunKind.PPO, snapshot=snapshot, reward_run=reward, model="demo", second_reward_run=written
+    )
     other = ended(sqlite_store, RunKind.SFT, snapshot=snapshot, model="demo")
     app = open_app(make_person(sqlite_store, Role.RESEARCHER))
     app.switch_page("screens/runs.py")
@@ -207,6 +210,7 @@ def test_a_policys_page_starts_the_table_and_the_tables_page_shows_it(
         table = get_run(tx, app.query_params["run"])
     assert (table.kind, table.reward_run_id, table.snapshot_id) == (RunKind.BASELINES, reward.id, snapshot.id)
     assert set(table.config["models"].split()) == {f"run:{policy.id}", f"run:{other.id}"}
+    assert table.config["second_reward_run"] == written, "the policy's second reward models judge all of them"
     done = ended_table(sqlite_store, table.id)
     app.query_params["run"] = done
     app.run()
