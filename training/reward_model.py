@@ -8,6 +8,7 @@ prompt once where the model allows it. After training the scores are shifted so 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from training.shared_prompts import check_shared_prompts
 from training.targets import Objective
 
 MIN_LR_SHARE = 0.1
+EVALUATIONS = 10  # of a run that does not say how many steps between them
 
 
 class Evaluation(NamedTuple):
@@ -63,10 +65,10 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
         if n_processes() > 1:
             reporter.event("processes", number=n_processes())
-        _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
+        seen = _evaluate_on_the_way(trainer, config, encoded.held_out, reporter)
         if config.train:
             trainer.train_or_resume()
-        held_out = _scores(trainer, encoded.held_out)
+        held_out = seen.get(trainer.state.max_steps) or _scores(trainer, encoded.held_out)
     if not reporter.is_main:
         return {}
     final = evaluate_groups(encoded.held_out, held_out) if encoded.held_out else None
@@ -90,18 +92,31 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
 
 def _evaluate_on_the_way(
     trainer: RankingTrainer, config: RewardConfig, held_out: list[EncodedGroup], reporter: Reporter
-) -> None:
-    """Report the held-out figures now, if the run has just begun, then every so often and at the last step."""
+) -> dict[int, list[torch.Tensor]]:
+    """Report the held-out figures now, if the run has just begun, then every so often and at the last step.
+
+    Returns the raw scores by step, of the latest evaluation alone; it changes as the run goes on.
+    """
+    seen: dict[int, list[torch.Tensor]] = {}
     if not held_out:
-        return
+        return seen
+
+    def report(step: int) -> None:
+        seen.clear()
+        seen[step] = _scores(trainer, held_out)
+        figures = evaluate_groups(held_out, seen[step])
+        metrics = {f"reward/held_out_{name}": value for name, value in figures._asdict().items()}
+        trainer.reporter.step(step, trainer.state.max_steps or None, metrics)
 
     def evaluate(step: int) -> None:
-        if step % config.eval_every == 0 or step == trainer.state.max_steps:
-            _report_evaluation(trainer, held_out, step)
+        last = trainer.state.max_steps
+        if step % (config.eval_every or ceil(last / EVALUATIONS)) == 0 or step == last:
+            report(step)
 
     if of_first(int(not reporter.checkpoint_folders()), trainer.machine.device):
-        _report_evaluation(trainer, held_out, 0)
+        report(0)
     trainer.add_callback(EveryStep(evaluate))
+    return seen
 
 
 def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> Evaluation:
@@ -190,9 +205,3 @@ def _may_share(trainer: RankingTrainer, max_length: int) -> bool:
     found = check_shared_prompts(trainer.model, trainer.groups, trainer.pad_id, max_length)
     trainer.reporter.event("shared_prompts" if found.holds else "prompts_not_shared", **found._asdict())
     return found.holds
-
-
-def _report_evaluation(trainer: RankingTrainer, groups: list[EncodedGroup], step: int) -> None:
-    figures = evaluate_groups(groups, _scores(trainer, groups))
-    metrics = {f"reward/held_out_{name}": value for name, value in figures._asdict().items()}
-    trainer.reporter.step(step, trainer.state.max_steps or None, metrics)

@@ -81,6 +81,13 @@ def test_every_step_and_every_evaluation_is_reported(finished: Run, rig: Rig) ->
     assert all(value is not None for value in found.values())
 
 
+def test_ten_evaluations_unless_the_run_says_how_many(rig: Rig) -> None:
+    run = rig.here(queued(rig, eval_every=0, epochs=7))
+    at = [step for step, name in rig.metrics(run) if name == "reward/held_out_loss"]
+    assert run.total_steps == 21
+    assert at == [0, 3, 6, 9, 12, 15, 18, 21], "every third step, and never more than ten"
+
+
 def test_held_out_figures_are_those_of_the_saved_model(finished: Run, rig: Rig) -> None:
     scorer = Scorer(rig.home, finished.id, CPU)
     losses, right, exact, longer = [], [], [], []
