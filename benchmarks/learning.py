@@ -1,19 +1,20 @@
 """Does PPO learn what the rankings say, and is it caught where it games the reward model? On the real 135M model.
 
-    python benchmarks/learning.py --data DIR [--model MODEL] [--seeds 3] [--iterations 10] [--long 30] [--threads N]
+    python benchmarks/learning.py --data DIR [--model MODEL] [--seeds 3] [--iterations 10] [--long 60] [--threads N]
                                   [--kl-coef C] [--out FOLDER [--again]] [--quick] [--json]
 
 DIR holds the folders koala and vicuna-blog-eval: prompts that people wrote. The model answers them four times each,
 simulated annotators who follow a stated gold rule rank the answers with noise, and their rankings train a reward model
-for each seed. With each, PPO trains a policy. The first seed once more without the KL penalty, for longer. The reward
-model of another seed looks on. Held-out prompts are answered before and after with the same random numbers; the gold
-rule, which neither the reward models nor PPO ever see, judges both.
+for each seed. With each, PPO trains a policy. The first seed twice more for longer, the same run with the KL penalty
+and without it. The reward model of another seed looks on. Held-out prompts are answered before and after with the same
+random numbers; the gold rule, which neither the reward models nor PPO ever see, judges both.
 
 The rule: 1 if an answer ends by itself; minus 0.04 for each token beyond 10, minus 0.2 for each that is missing to 10.
 The model hardly ever gives an answer of fewer, so the rankings say only that shorter is better.
 
 seedN        gold after, its gain with the standard error over prompts, and the KL to the start on held-out prompts
-no_penalty   the same without the KL penalty; `best` is the highest gold on the way, `alarms` what the guards said
+long         the first seed for longer; `best` is the highest gold on the way, `alarms` what the guards said
+no_penalty   the same as `long` but for the penalty
 
 `--again`: with the rankings and the reward models that an earlier call left in OUT; only PPO is done anew.
 `--quick`: few prompts and iterations, one seed, responses of 12 tokens; the figures then say nothing.
@@ -137,8 +138,11 @@ class Bench:
         )  # fmt: skip
         return self.do(RunKind.REWARD, config, f"reward model, seed {seed}", snapshot_id=snapshot.id)
 
-    def ppo(self, snapshot: Snapshot, reward: Run, second: Run, seed: int, iterations: int, kl_coef: float) -> Run:
-        every = max(1, iterations // 6 if not kl_coef else iterations)
+    def ppo(
+        self, snapshot: Snapshot, rewards: list[Run], seed: int, iterations: int, kl_coef: float, evaluations: int = 1
+    ) -> Run:
+        reward, second = rewards[seed], rewards[(seed + 1) % len(rewards)]
+        every = max(1, iterations // evaluations)
         config = PPOConfig(
             model=self.given.model, iterations=iterations, prompts_per_iteration=16, batch_size=16, seed=seed,
             max_new_tokens=self.tokens, temperature=TEMPERATURE, learning_rate=3e-4, critic_learning_rate=2e-4,
@@ -196,10 +200,9 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rewards += [bench.reward(snapshot, seed) for seed in range(len(rewards), max(2, seeds))]
     rows = []
     for seed in range(seeds):
-        run = bench.ppo(snapshot, rewards[seed], rewards[(seed + 1) % len(rewards)], seed, iterations, given.kl_coef)
-        rows.append(bench.row(f"seed{seed}", run))
-    run = bench.ppo(snapshot, rewards[0], rewards[1], 0, long, 0.0)
-    rows.append(bench.row("no_penalty", run))
+        rows.append(bench.row(f"seed{seed}", bench.ppo(snapshot, rewards, seed, iterations, given.kl_coef)))
+    for case, kl_coef in (("long", given.kl_coef), ("no_penalty", 0.0)):
+        rows.append(bench.row(case, bench.ppo(snapshot, rewards, 0, long, kl_coef, evaluations=6)))
     store.close()
     packages = ("torch", "transformers", "peft")
     return {
@@ -215,15 +218,18 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+STYLES = {"long": {"color": "#2f9e44", "marker": "o"}, "no_penalty": {"color": "#c92a2a", "marker": "o"}}
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Score, second score and gold of the run without the penalty, over the square root of the KL."""
+    """The reward model's score and gold of every run, over the square root of the KL."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for row in rows:
-        style = {"color": "#c92a2a", "marker": "o"} if row["case"] == "no_penalty" else {"marker": "s"}
+        style = STYLES.get(row["case"], {"marker": "s"})
         steps = list(row["gold"])
         roots = [math.sqrt(max(0.0, row["curves"]["kl_mean"][step])) for step in steps]
         left.plot(roots, [row["curves"]["score_mean"][step] for step in steps], label=row["case"], **style)
@@ -243,7 +249,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--prompts", type=int, default=112, help="prompts to rank and train on")
     parser.add_argument("--iterations", type=int, default=10, help="of PPO with the penalty")
-    parser.add_argument("--long", type=int, default=60, help="iterations without the penalty")
+    parser.add_argument("--long", type=int, default=60, help="iterations of the two long runs")
     parser.add_argument("--kl-coef", type=float, default=0.05, help="weight of the penalty (default: 0.05)")
     parser.add_argument("--again", action="store_true", help="use the rankings and reward models that are in OUT")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")

@@ -1,13 +1,17 @@
 """Reward models on rankings that people made: accuracy on held-out prompts beside length alone, a head on the frozen
 model, and the same model with an untrained head; and ours beside TRL's RewardTrainer, over several seeds.
 
-    python benchmarks/reward_real.py --data DIR --model MODEL [--seeds 3] [--limit N] [--layers N] [--no-peer]
-                                     [--rate R] [--epochs N] [--max-length N] [--threads N] [--precision P]
-                                     [--keep FOLDER] [--quick] [--json]
+    python benchmarks/reward_real.py --data DIR --model MODEL [--sets NAME ...] [--k 4] [--seeds 3] [--limit N]
+                                     [--layers N] [--full] [--no-peer] [--rate R] [--epochs N] [--max-length N]
+                                     [--threads N] [--precision P] [--keep FOLDER] [--quick] [--json]
 
 DIR holds the folders pandalm, llmbar and oasst-en-trees as their authors publish them. MODEL is a folder or a hub id.
 All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last row.
-`--layers`: both sides train the first layers of the model only. `--no-peer`: no run of TRL's.
+`--sets`: other sets than these three; `ratings` is folder vader-ratings: sentences of film reviews, each rated by some
+15 people, K to a ranking, by their mean ratings. All pairs of a ranking are trained on, on both sides, and a step
+takes as many of them: ours 8 whole rankings, TRL's as many pairs out of all.
+`--layers`: both sides train the first layers of the model only. `--full`: every weight, no adapters. `--no-peer`: no
+run of TRL's.
 `--quick`: 240 rankings of PandaLM, one seed, texts of at most 96 tokens.
 """
 
@@ -20,10 +24,12 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice, pairwise
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any
 
@@ -68,17 +74,38 @@ def llmbar(folder: Path) -> Iterator[dict[str, Any]]:
             yield {"prompt": row["input"], "responses": responses, "ranks": ranks, "annotator": "llmbar"}
 
 
-def snapshot_of(store: Store, home: Home, data: Path, limit: int, *, quick: bool) -> Snapshot:
-    """Everything as one project, about a third of the prompts held out."""
+def ratings(folder: Path, k: int) -> Iterator[dict[str, Any]]:
+    """K sentences of film reviews in a random draw, ranked by the mean of what people rated them; no two of them
+    within half a point, of -4 to 4."""
+    lines = (folder / "movieReviewSnippets_GroundTruth.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    rated = [(float(mean), text) for _, mean, text in (line.split("\t") for line in lines)]
+    Random(0).shuffle(rated)
+    for number in range(len(rated) // k):
+        drawn = rated[k * number : k * number + k]
+        best_first = sorted((mean for mean, _ in drawn), reverse=True)
+        if all(above - below >= 0.5 for above, below in pairwise(best_first)):
+            ranks = [best_first.index(mean) + 1 for mean, _ in drawn]
+            responses = [text for _, text in drawn]
+            yield {"prompt": f"Review {number}:", "responses": responses, "ranks": ranks, "annotator": "raters"}
+
+
+SETS = ("pandalm", "llmbar", "oasst-en-trees", "ratings")
+
+
+def snapshot_of(store: Store, home: Home, data: Path, limit: int, sets: Sequence[str], k: int) -> Snapshot:
+    """The sets as one project, about a third of the prompts held out."""
     with store.begin() as tx:
         project = create_project(tx, "real", overlap=3)
-    rows = list(pandalm(data / "pandalm"))[: 240 if quick else limit or None]
-    if not quick:
-        rows += list(llmbar(data / "llmbar"))[: limit or None]
+    readers = {
+        "pandalm": pandalm(data / "pandalm"),
+        "llmbar": llmbar(data / "llmbar"),
+        "ratings": ratings(data / "vader-ratings", k),
+    }
+    rows = [row for name, reader in readers.items() if name in sets for row in islice(reader, limit or None)]
     file = home.uploads / "rankings.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     import_rankings(store, project.id, file)
-    if not quick:
+    if "oasst-en-trees" in sets:
         import_rankings(store, project.id, data / "oasst-en-trees" / "en_100_tree.jsonl", format_name="oasst")
     return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.33))
 
@@ -93,6 +120,7 @@ class Setting:
     epochs: int
     threads: int
     precision: str
+    adapter: str
 
 
 def first_layers(model: str, n: int, folder: Path) -> str:
@@ -112,8 +140,8 @@ def first_layers(model: str, n: int, folder: Path) -> str:
 def ours(store: Store, home: Home, snapshot: Snapshot, setting: Setting, seed: int) -> Run:
     """A reward run as the product does it."""
     config = RewardConfig(
-        model=setting.model, seed=seed, learning_rate=setting.rate, epochs=setting.epochs, max_length=setting.length,
-        batch_prompts=BATCH,
+        model=setting.model, seed=seed, adapter=setting.adapter, learning_rate=setting.rate, epochs=setting.epochs,
+        max_length=setting.length, batch_prompts=BATCH, eval_every=1_000_000,
         threads=setting.threads, precision=setting.precision,
     )  # fmt: skip
     run = queue_run(store, RunKind.REWARD, config, snapshot_id=snapshot.id)
@@ -149,17 +177,19 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed:
         for j in range(group.n_responses)
         if group.ranks[i] < group.ranks[j]
     ]
+    batch = round(BATCH * len(pairs) / len(encoded.train))
     arguments = TRLConfig(
-        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=setting.epochs, per_device_train_batch_size=BATCH,
+        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=setting.epochs, per_device_train_batch_size=batch,
         seed=seed,
         learning_rate=setting.rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         adam_beta2=0.95, max_length=None, use_cpu=True, bf16=setting.precision == "bf16", report_to=[],
         gradient_checkpointing=False, save_strategy="no", disable_tqdm=True, logging_steps=50,
     )  # fmt: skip
     adapters = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear", task_type="SEQ_CLS")
+    is_lora = setting.adapter == "lora"
     trainer = RewardTrainer(
         model=classifier, args=arguments, train_dataset=Dataset.from_list(pairs), processing_class=encoder.tokenizer,
-        peft_config=adapters,
+        peft_config=adapters if is_lora else None,
     )  # fmt: skip
     trainer.train()
     machine = Machine(torch.device("cpu"), is_bf16=setting.precision == "bf16")
@@ -208,9 +238,11 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         home = open_home(Path(given.keep or scratch) / "home")
         store = open_store(home.store_url)
-        snapshot = snapshot_of(store, home, given.data, given.limit, quick=given.quick)
+        limit, sets = (240, ["pandalm"]) if given.quick else (given.limit, given.sets)
+        snapshot = snapshot_of(store, home, given.data, limit, sets, given.k)
         model = first_layers(given.model, given.layers, Path(scratch) / "model") if given.layers else given.model
-        setting = Setting(model, length, given.rate, given.epochs, given.threads, given.precision)
+        adapter = "full" if given.full else "lora"
+        setting = Setting(model, length, given.rate, given.epochs, given.threads, given.precision, adapter)
         pairs: list[tuple[float, float]] = []
         for seed in range(seeds):
             run = ours(store, home, snapshot, setting, seed)
@@ -233,7 +265,10 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "sizes": {
+            "sets": list(sets),
+            "k": given.k,
             "snapshot": snapshot.counts,
+            "adapter": setting.adapter,
             "max_length": length,
             "layers": given.layers,
             "rate": given.rate,
@@ -248,12 +283,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with pandalm, llmbar and oasst-en-trees")
     parser.add_argument("--model", required=True, help="a folder or a hub id")
+    parser.add_argument("--sets", nargs="+", choices=SETS, help="what to train and measure on",
+                        default=SETS[:3])  # fmt: skip
+    parser.add_argument("--k", type=int, default=4, help="sentences to a ranking of the set ratings (default: 4)")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="at most so many rankings of each set; 0: all")
     parser.add_argument("--max-length", type=int, default=384, help="tokens of prompt and response")
     parser.add_argument("--rate", type=float, default=1e-4, help="peak learning rate of both sides (default: 1e-4)")
     parser.add_argument("--epochs", type=int, default=1, help="passes over the rankings, of both sides (default: 1)")
     parser.add_argument("--layers", type=int, default=0, help="only the first layers of the model; 0: all")
+    parser.add_argument("--full", action="store_true", help="every weight on both sides, in place of adapters")
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True, help="TRL's trainer beside ours")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")
     parser.add_argument("--precision", default="fp32", help="fp32 or bf16, of both sides (default: fp32)")
