@@ -1,19 +1,20 @@
 """Does PPO learn what the rankings say, and is it caught where it games the reward model? On the real 135M model.
 
     python benchmarks/learning.py --data DIR [--model MODEL] [--seeds 3] [--iterations 10] [--long 60] [--threads N]
-                                  [--kl-coef C] [--out FOLDER [--again]] [--quick] [--json]
+                                  [--kl-coef C] [--case NAME ...] [--long-seed 0] [--out FOLDER [--again]] [--quick]
+                                  [--json]
 
 DIR holds the folders koala and vicuna-blog-eval: prompts that people wrote. The model answers them four times each,
 simulated annotators who follow a stated gold rule rank the answers with noise, and their rankings train a reward model
-for each seed. With each, PPO trains a policy. The first seed twice more for longer, the same run with the KL penalty
-and without it. The reward model of another seed looks on. Held-out prompts are answered before and after with the same
+for each seed. With each, PPO trains a policy. One seed twice more for longer, the same run with the KL penalty and
+without it. The reward model of another seed looks on. Held-out prompts are answered before and after with the same
 random numbers; the gold rule, which neither the reward models nor PPO ever see, judges both.
 
 The rule: 1 if an answer ends by itself; minus 0.04 for each token beyond 10, minus 0.2 for each that is missing to 10.
 The model hardly ever gives an answer of fewer, so the rankings say only that shorter is better.
 
 seedN        gold after, its gain with the standard error over prompts, and the KL to the start on held-out prompts
-long         the first seed for longer; `best` is the highest gold on the way, `alarms` what the guards said
+long         one seed for longer; `best` is the highest gold on the way, `alarms` what the guards said
 no_penalty   the same as `long` but for the penalty
 
 `--again`: with the rankings and the reward models that an earlier call left in OUT; only PPO is done anew.
@@ -61,6 +62,7 @@ N_HELD_OUT, LONGEST_PROMPT = 48, 160  # prompts, characters
 BEST_LENGTH, TOO_LONG, TOO_SHORT = 10, 0.04, 0.2  # tokens, and what each further and each missing one costs
 ALARMS = ("kl_above_ceiling", "entropy_collapsed", "responses_no_longer_end", "length_at_the_cap",
           "responses_are_empty", "over_optimised")  # fmt: skip
+CASES = ("seeds", "long", "no_penalty")
 MAX_KL = 20.0  # nats per response; runs with the penalty stay below 10
 
 
@@ -199,10 +201,12 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         snapshot = bench.rank(prompts_of(given.data, n_held_out, n_train))
     rewards += [bench.reward(snapshot, seed) for seed in range(len(rewards), max(2, seeds))]
     rows = []
-    for seed in range(seeds):
+    for seed in range(seeds if "seeds" in given.case else 0):
         rows.append(bench.row(f"seed{seed}", bench.ppo(snapshot, rewards, seed, iterations, given.kl_coef)))
     for case, kl_coef in (("long", given.kl_coef), ("no_penalty", 0.0)):
-        rows.append(bench.row(case, bench.ppo(snapshot, rewards, 0, long, kl_coef, evaluations=6)))
+        if case in given.case:
+            run = bench.ppo(snapshot, rewards, given.long_seed, long, kl_coef, evaluations=6)
+            rows.append(bench.row(case, run))
     store.close()
     packages = ("torch", "transformers", "peft")
     return {
@@ -251,6 +255,8 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=10, help="of PPO with the penalty")
     parser.add_argument("--long", type=int, default=60, help="iterations of the two long runs")
     parser.add_argument("--kl-coef", type=float, default=0.05, help="weight of the penalty (default: 0.05)")
+    parser.add_argument("--case", nargs="+", choices=CASES, default=CASES, help="only these (default: all)")
+    parser.add_argument("--long-seed", type=int, default=0, help="the seed of the two long runs (default: 0)")
     parser.add_argument("--again", action="store_true", help="use the rankings and reward models that are in OUT")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of torch (default: its own choice)")
     parser.add_argument("--precision", default="bf16", help="of the models at work (default: bf16)")
