@@ -99,8 +99,8 @@ class RewardConfig(TrainConfig):
     instant_texts: int = option(4096, "at most so many responses are read by the frozen model for the report's first "
                                 "baseline and learning curve; 0: none", unit="responses", min=0,
                                 group=MACHINE)  # fmt: skip
-    eval_every: int = option(0, "steps between evaluations on held-out prompts; 0: ten over the run", unit="steps",
-                             min=0, group=MACHINE)  # fmt: skip
+    eval_every: int = option(0, "steps between evaluations on held-out prompts; 0: up to ten over the run",
+                             unit="steps", min=0, group=MACHINE)  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.loss == "plackett-luce" and (self.ties, self.margin) != ("drop", "none"):
