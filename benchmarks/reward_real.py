@@ -2,8 +2,8 @@
 model, and the same model with an untrained head; and ours beside TRL's RewardTrainer, over several seeds.
 
     python benchmarks/reward_real.py --data DIR --model MODEL [--sets NAME ...] [--k 4] [--seeds 3] [--limit N]
-                                     [--layers N] [--full] [--no-peer] [--rate R] [--epochs N] [--max-length N]
-                                     [--threads N] [--precision P] [--keep FOLDER] [--quick] [--json]
+                                     [--layers N] [--full] [--no-peer] [--grouped] [--rate R] [--epochs N]
+                                     [--max-length N] [--threads N] [--precision P] [--keep FOLDER] [--quick] [--json]
 
 DIR holds the folders pandalm, llmbar and oasst-en-trees as their authors publish them. MODEL is a folder or a hub id.
 All three become one project; the split is by prompt text. `peer` is length alone, or TRL's accuracy in the last row.
@@ -11,7 +11,7 @@ All three become one project; the split is by prompt text. `peer` is length alon
 15 people, K to a ranking, by their mean ratings. All pairs of a ranking are trained on, on both sides, and a step
 takes as many of them: ours 8 whole rankings, TRL's as many pairs out of all.
 `--layers`: both sides train the first layers of the model only. `--full`: every weight, no adapters. `--no-peer`: no
-run of TRL's.
+run of TRL's. `--grouped`: TRL's steps take the pairs of 8 whole rankings too, in place of pairs out of all.
 `--quick`: 240 rankings of PandaLM, one seed, texts of at most 96 tokens.
 """
 
@@ -121,6 +121,7 @@ class Setting:
     threads: int
     precision: str
     adapter: str
+    is_grouped: bool
 
 
 def first_layers(model: str, n: int, folder: Path) -> str:
@@ -160,6 +161,7 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed:
     """TRL's RewardTrainer on the same pairs, adapters and rate; returns its accuracy on the same held-out rankings."""
     from datasets import Dataset
     from peft import LoraConfig
+    from torch.utils.data import SequentialSampler
     from transformers import set_seed
     from trl import RewardConfig as TRLConfig
     from trl import RewardTrainer
@@ -170,16 +172,21 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed:
     set_seed(seed)
     classifier = load_classifier(source, torch.float32, encoder.pad_id)
     encoder.tokenizer.pad_token_id = encoder.pad_id
+    passes = list(encoded.train)
+    if setting.is_grouped:  # every epoch is written down, the rankings in an order of its own
+        order = Random(seed)
+        passes = [each for _ in range(setting.epochs) for each in order.sample(encoded.train, len(encoded.train))]
     pairs = [
         {"chosen_ids": group.sequences[i], "rejected_ids": group.sequences[j]}
-        for group in encoded.train
+        for group in passes
         for i in range(group.n_responses)
         for j in range(group.n_responses)
         if group.ranks[i] < group.ranks[j]
     ]
-    batch = round(BATCH * len(pairs) / len(encoded.train))
+    batch = round(BATCH * len(pairs) / len(passes))
     arguments = TRLConfig(
-        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=setting.epochs, per_device_train_batch_size=batch,
+        output_dir=str(folder / f"trl-{seed}"), num_train_epochs=1 if setting.is_grouped else setting.epochs,
+        per_device_train_batch_size=batch,
         seed=seed,
         learning_rate=setting.rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         adam_beta2=0.95, max_length=None, use_cpu=True, bf16=setting.precision == "bf16", report_to=[],
@@ -191,6 +198,8 @@ def theirs(folder: Path, home: Home, snapshot: Snapshot, setting: Setting, seed:
         model=classifier, args=arguments, train_dataset=Dataset.from_list(pairs), processing_class=encoder.tokenizer,
         peft_config=adapters if is_lora else None,
     )  # fmt: skip
+    if setting.is_grouped:
+        trainer._get_train_sampler = lambda *_: SequentialSampler(trainer.train_dataset)
     trainer.train()
     machine = Machine(torch.device("cpu"), is_bf16=setting.precision == "bf16")
     return accuracy(trainer.model, encoded.held_out, encoder.pad_id, machine)
@@ -242,7 +251,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         snapshot = snapshot_of(store, home, given.data, limit, sets, given.k)
         model = first_layers(given.model, given.layers, Path(scratch) / "model") if given.layers else given.model
         adapter = "full" if given.full else "lora"
-        setting = Setting(model, length, given.rate, given.epochs, given.threads, given.precision, adapter)
+        setting = Setting(
+            model, length, given.rate, given.epochs, given.threads, given.precision, adapter, given.grouped
+        )
         pairs: list[tuple[float, float]] = []
         for seed in range(seeds):
             run = ours(store, home, snapshot, setting, seed)
@@ -289,6 +300,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="at most so many rankings of each set; 0: all")
     parser.add_argument("--max-length", type=int, default=384, help="tokens of prompt and response")
+    parser.add_argument("--grouped", action="store_true", help="TRL's steps take whole rankings too")
     parser.add_argument("--rate", type=float, default=1e-4, help="peak learning rate of both sides (default: 1e-4)")
     parser.add_argument("--epochs", type=int, default=1, help="passes over the rankings, of both sides (default: 1)")
     parser.add_argument("--layers", type=int, default=0, help="only the first layers of the model; 0: all")
