@@ -68,7 +68,7 @@ class LabelSettings:
     )
     ask_acceptable: bool = option(False, "ask of each response whether it is acceptable", group=_SHOWN)
     ask_flags: bool = option(False, "let annotators put the project's flags on a response", group=_SHOWN)
-    ask_quality: bool = option(False, "ask for each response's quality, 1 to 7", group=_SHOWN)
+    ask_quality: bool = option(False, "ask for each response's quality, 1 (very bad) to 7 (very good)", group=_SHOWN)
     ask_strength: bool = option(
         False, "ask how much better the best is than the next, 1 (negligibly) to 4 (significantly)", group=_SHOWN
     )

@@ -28,7 +28,9 @@ def add_words(words: Any) -> None:
     decided.add_argument("--reason", required=True, metavar="TEXT", help="why")
     how = decided.add_mutually_exclusive_group(required=True)
     how.add_argument("--like", metavar="RANKING", help="the ranking with this id is right")
-    how.add_argument("--ranks", metavar="1,2,2", help="ranks of your own, for the responses in the order of `show`")
+    how.add_argument(
+        "--ranks", metavar="1,2,2", help="ranks of your own, 1 is best, for the responses in the order of `show`"
+    )
 
 
 def list_all(arguments: argparse.Namespace, context: Context) -> Outcome:

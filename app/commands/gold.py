@@ -70,7 +70,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     found = list_gold(context.store, context.project(arguments.project).id)
     rows = [(each.task_id, list(each.ranks), each.author or "a file", each.prompt[:50]) for each in found]
     none = ["no gold task yet; `rankloop gold add` makes some"]
-    return Outcome(as_document(found), table(rows, ("TASK", "RANKS", "FROM", "PROMPT")) if rows else none)
+    return Outcome(as_document(found), table(rows, ("TASK", "RANKS (1 IS BEST)", "FROM", "PROMPT")) if rows else none)
 
 
 def remove(arguments: argparse.Namespace, context: Context) -> Outcome:

@@ -14,8 +14,12 @@ export class Card {
     this.actions = actions;
     this.name = letter(place);
     const n = task.responses.length;
-    const choices = task.responses.map((_, other) => [String(other + 1), other + 1, other > 8 ? RANK_KEYS[other] : ""]);
-    this.ranks = radios(`Rank of response ${this.name}`, "rank", choices, (rank) => actions.rank(place, rank));
+    const ends = { 1: "best", [n]: n > 1 ? "worst" : "best" };
+    const choices = task.responses.map((_, other) => {
+      return [String(other + 1), other + 1, other > 8 ? RANK_KEYS[other] : "", ends[other + 1]];
+    });
+    const label = `Rank of response ${this.name}, 1 best${n > 1 ? ` to ${n} worst` : ""}`;
+    this.ranks = radios(label, "rank", choices, (rank) => actions.rank(place, rank));
     this.ranks.classList.add("ranks");
     const grip = make("span", "grip", [make("span", "letter", [], this.name)]);
     grip.dataset.place = String(place);
@@ -40,7 +44,8 @@ export class Card {
       parts.push(this.acceptable);
     }
     if (asks.quality) {
-      const choices = Array.from({ length: QUALITY }, (_, n) => [String(n + 1), n + 1]);
+      const ends = { 1: "very bad", [QUALITY]: "very good" };
+      const choices = Array.from({ length: QUALITY }, (_, n) => [String(n + 1), n + 1, "", ends[n + 1]]);
       const label = `Quality of response ${name}, 1 very bad to ${QUALITY} very good`;
       this.quality = radios(label, "small", choices, (value, event) => actions.rate(place, value, event));
       const words = make("span", "of", [], "Quality");

@@ -206,13 +206,13 @@ export class Desk {
   }
 
   askQuality() {
-    this.enter("quality", `Quality of response ${letter(this.marked)}, 1 to 7.`);
+    this.enter("quality", `Quality of response ${letter(this.marked)}, 1 very bad to 7 very good.`);
   }
 
   askStrength() {
     if (!this.task) return;
     if (this.view.dock.scale.hidden) this.view.say("Rank every response first.");
-    else this.enter("strength", "How much better is the best than the next? 1 to 4.");
+    else this.enter("strength", "How much better is the best than the next? 1 negligibly to 4 significantly.");
   }
 
   writeWhy() {

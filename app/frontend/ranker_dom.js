@@ -40,11 +40,12 @@ export function named(element, role, label) {
   return element;
 }
 
-// A row of buttons of which one can be chosen: `choices` are [label, value, key?].
+// A row of buttons of which one can be chosen: `choices` are [label, value, key?, what it means?].
 export function radios(label, kind, choices, onChoose) {
   const group = named(make("div", "radios"), "radiogroup", label);
-  for (const [text, value, key] of choices) {
+  for (const [text, value, key, meaning] of choices) {
     const radio = button(text, kind, (event) => onChoose(value, event), key);
+    if (meaning) radio.firstChild.after(" ", make("span", "meaning", [], meaning));
     radio.setAttribute("role", "radio");
     radio.dataset.value = String(value);
     group.append(radio);

@@ -1,8 +1,10 @@
-// The guidelines beside the work: open where there is room or where the person wants them, and when they have changed.
+// The guidelines: open on a person's first visit of a project, after that where there is room or where the person wants
+// them, and when they have changed.
 
 export class Guide {
   constructor(host) {
     this.host = host; // the controller: project, data, storage, view
+    this.firstVisit = null; // the project that is visited for the first time, while its guidelines are open for that
   }
 
   show() {
@@ -11,12 +13,13 @@ export class Guide {
     const seen = storage.recall("guidelines") ?? {};
     if (seen[project.id] !== version) {
       storage.remember("guidelines", { ...seen, [project.id]: version });
-      if (seen[project.id] !== undefined) {
+      if (seen[project.id] === undefined) this.firstVisit = project.id;
+      else {
         view.showNotice(`The guidelines have changed since your last visit: version ${version}.`, "guidelines");
         storage.remember("guided", true);
       }
     }
-    const isWanted = storage.recall("guided") ?? view.hasRoomForGuidelines;
+    const isWanted = this.firstVisit === project.id || (storage.recall("guided") ?? view.hasRoomForGuidelines);
     view.showGuidelines(Boolean(text.trim()) && isWanted);
   }
 
@@ -24,6 +27,7 @@ export class Guide {
     const { root, data, storage, view } = this.host;
     if (!data?.guidelines.text.trim()) return;
     const isOpen = !root.classList.contains("guided");
+    this.firstVisit = null;
     storage.remember("guided", isOpen);
     view.showGuidelines(isOpen);
     view.say(isOpen ? "The guidelines are open." : "The guidelines are closed.");

@@ -44,7 +44,8 @@ export class View {
 
     this.guidelinesText = make("div", "guidelines-text text");
     this.guidelinesVersion = make("span", "version");
-    const head = make("div", "guidelines-head", [make("h2", "", [], "Guidelines"), this.guidelinesVersion]);
+    const close = named(button("Close", "quiet", () => actions.toggleGuidelines()), "", "Close guidelines");
+    const head = make("div", "guidelines-head", [make("h2", "", [], "Guidelines"), this.guidelinesVersion, close]);
     this.guidelines = named(make("aside", "guidelines", [head, this.guidelinesText]), "", "Guidelines");
     this.guidelines.tabIndex = -1;
     this.notices = make("div", "notices");

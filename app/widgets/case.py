@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.widgets.words import order_words, prompt_text, said_of
+from app.widgets.words import order_words, prompt_text, said_of, strength_words
 from data.records import Ranking, RankingStatus, Task
 from labeling.adjudication import Case
 
@@ -66,4 +66,4 @@ def _detail_lines(answer: Ranking) -> list[str]:
     for place in range(len(answer.display_order)):
         said = said_of(detail, place)
         lines += [f"{chr(65 + place)}: {said}"] if said else []
-    return [*lines, f"strength {detail.strength} of 4"] if detail.strength else lines
+    return [*lines, strength_words(detail.strength)] if detail.strength else lines

@@ -25,11 +25,11 @@ def gold_line(task: Task) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key=f"gold.{task.id}"):
         if gold is not None:
             st.badge("gold", icon=":material/verified:", color="orange")
-            st.caption(f"Expected, in the order below: ranks {_ranks(gold.ranks)}")
+            st.caption(f"Expected, in the order below: ranks {_ranks(gold.ranks)} (1 is best)")
             if st.button("No gold any more", key=f"gold.unmake.{task.id}"):
                 _do(unmake_gold, who, task, "The task is an ordinary one again")
         if own is not None and (gold is None or gold.ranks != own):
-            if st.button(f"Make it gold by my ranking: {_ranks(own)}", key=f"gold.make.{task.id}"):
+            if st.button(f"Make it gold by my ranking: {_ranks(own)} (1 is best)", key=f"gold.make.{task.id}"):
                 _do(make_gold, who, task, "The task is gold: your ranking is what is expected")
         elif gold is None:
             st.caption("To make this task gold, rank it on the Rank page first.")

@@ -71,7 +71,7 @@ def sources_frame(sources: list[Source]) -> pd.DataFrame:
          " ".join(map(str, each.ranks)), " ".join(each.prompt.split())[:300])
         for each in sources
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["ranking", "annotator", "side", "ranks", "prompt"])
+    return pd.DataFrame(rows, columns=["ranking", "annotator", "side", "ranks (1 is best)", "prompt"])
 
 
 def show_made_from_snapshot(project_id: str, snapshot_id: str) -> None:

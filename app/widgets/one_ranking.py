@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.widgets.words import duration, order_words, prompt_text, said_of
+from app.widgets.words import duration, order_words, prompt_text, said_of, strength_words
 from data.records import Adjudication, Detail, Ranking, RankingStatus, Task
 
 KEY = "ranking"
@@ -61,7 +61,7 @@ def _answer(said: str, skip_reason: str, reason: str, detail: Detail) -> None:
         if skip_reason:
             st.text(skip_reason)
         if detail.strength:
-            st.text(f"strength {detail.strength} of 4")
+            st.text(strength_words(detail.strength))
         if reason:
             st.caption("Reason")
             st.text(reason)
@@ -71,7 +71,7 @@ def _responses(task: Task, order: Sequence[int], ranks: tuple[int, ...] | None, 
     with st.grid(2, min_column_width=320):
         for place in order:
             with st.container(border=True, height="stretch", key=f"{KEY}.response.{key}.{place}"):
-                rank = "" if ranks is None else f": rank {ranks[place]}"
+                rank = "" if ranks is None else f": rank {ranks[place]} (1 is best)"
                 rest = ", in the rest that is in no order" if place in detail.unplaced else ""
                 st.text(f"{_letter(place)}{rank}{rest}")
                 if said := said_of(detail, place):

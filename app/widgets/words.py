@@ -109,13 +109,21 @@ def order_words(ranks: Sequence[int], unplaced: Sequence[int] = ()) -> str:
     return " > ".join(parts)
 
 
+def strength_words(strength: int) -> str:
+    """How much better the best is than the next, as the annotator chose it: `strength 3 of 4 (4 significantly)`."""
+    return f"strength {strength} of 4 (4 significantly)"
+
+
 def said_of(detail: Detail, place: int) -> str:
-    """What was said of one response beside its rank: `not acceptable, Rude, quality 2 of 7`."""
+    """What was said of one response beside its rank: `not acceptable, Rude, quality 2 of 7 (7 very good)`.
+
+    A quality says which end is good: beside a rank, of which 1 is best, it would be read the other way round.
+    """
     said = list(detail.flags[place]) if detail.flags else []
     if detail.acceptable and detail.acceptable[place] is not None:
         said.insert(0, "acceptable" if detail.acceptable[place] else "not acceptable")
     if detail.quality and detail.quality[place] is not None:
-        said.append(f"quality {detail.quality[place]} of 7")
+        said.append(f"quality {detail.quality[place]} of 7 (7 very good)")
     return ", ".join(said)
 
 

@@ -116,12 +116,12 @@ def test_every_gesture_is_announced(work: Work, new_page: NewPage) -> None:
     ranking = RankingPage(new_page(work.server, work.person)).open(work.url)
     for keys, words in (
         ("a", "Response A: acceptable."), ("a", "Response A: not acceptable."), ("a", "Response A: left open."),
-        ("q", "Quality of response A, 1 to 7."), ("4", "Response A: quality 4 of 7."),
+        ("q", "Quality of response A, 1 very bad to 7 very good."), ("4", "Response A: quality 4 of 7."),
         ("p", "Rank every response first."), ("1", "Response A: rank 1."),
         ("w", "The rest are worse, in no order: A > the rest (B, C)."), ("p", "How much better is the best"),
         ("2", "The best is slightly better."), ("g", "Flags of response B."),
-        ("1", f"{work.project.flags[0]}: on."), ("Escape i", "The guidelines are open."),
-        ("i", "The guidelines are closed."), ("x", "No response is acceptable?"), ("Escape s", "Why do you skip"),
+        ("1", f"{work.project.flags[0]}: on."), ("Escape i", "The guidelines are closed."),
+        ("i", "The guidelines are open."), ("x", "No response is acceptable?"), ("Escape s", "Why do you skip"),
         ("Escape k 0", "Response A: no rank any more."), ("u", "Undone. A > the rest (B, C)."), ("Enter", "New task"),
         ("z", "You change your answer of"), ("Enter", "New task"),
     ):  # fmt: skip

@@ -187,6 +187,8 @@ def test_unsent_answers_are_saved_to_a_file_and_taken_in_again(work: Work, new_p
 
 def test_guidelines_stand_beside_the_work_and_go_with_the_answer(work: Work, ranking: RankingPage) -> None:
     panel = ranking.page.get_by_role("complementary", name="Guidelines")
+    expect(panel).to_be_visible()
+    ranking.press("i")
     expect(panel).to_be_hidden()
     ranking.press("i")
     expect(panel).to_contain_text("Rank the responses from best to worst")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 
+import pytest
 from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, bytes_of, eventually
 from factories import make_project, make_task
 from playwright.sync_api import expect
@@ -193,3 +195,69 @@ def test_what_is_wrong_with_a_response_stands_on_its_card(work: Work, new_page: 
         "The Volga is a": ["4 words \u00b7 14 characters", "cut at the length limit", "almost the same as another"],
         "The Danube": ["2 words \u00b7 10 characters"],
     }
+
+
+# ---- what a person who has never seen the page is told
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["laptop", "phone"])
+def test_a_newcomer_reads_which_end_of_each_scale_is_best(work: Work, new_page: NewPage, size: tuple[int, int]) -> None:
+    work.ask(ask_quality=True, ask_strength=True)
+    width, height = size
+    page = new_page(work.server, work.person, viewport={"width": width, "height": height})
+    ranking = RankingPage(page).open(work.url)
+    for card in ranking.cards.all():
+        ranks, quality = card.get_by_role("radiogroup").all()
+        assert [" ".join(each.split()) for each in ranks.get_by_role("radio").all_inner_texts()] == [
+            "1 best", "2", "3 worst",
+        ]  # fmt: skip
+        words = card.locator(".scale").inner_text().split()
+        assert " ".join(words) == "Quality 1 very bad 2 3 4 5 6 7 very good"
+        expect(ranks).to_have_accessible_name(re.compile(r"^Rank of response [ABC], 1 best to 3 worst$"))
+        expect(quality).to_have_accessible_name(re.compile("1 very bad to 7 very good$"))
+    ranking.press("1 2 3")
+    strengths = page.get_by_role("radiogroup", name="How much better is the best")
+    assert " ".join(strengths.inner_text().split()) == "1 negligibly 2 slightly 3 clearly 4 significantly"
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_guidelines_are_open_on_the_first_visit_of_a_project_at_any_width(
+    work: Work, new_page: NewPage, width: int
+) -> None:
+    page = new_page(work.server, work.person, viewport={"width": width, "height": 900})
+    ranking = RankingPage(page).open(work.url)
+    panel = page.get_by_role("complementary", name="Guidelines")
+    expect(panel).to_contain_text("Rank the responses from best to worst")
+    expect(panel).to_be_in_viewport()
+    ranking.press("1 2 3 Enter")
+    work.stored(1)
+    expect(panel).to_be_visible()  # they stay while the person works, until they are closed or the visit ends
+    panel.get_by_role("button", name="Close").click()
+    expect(panel).to_be_hidden()
+    page.reload()
+    ranking.ready()
+    expect(panel).to_be_hidden()
+    other = make_project(work.store)
+    make_task(work.store, other)
+    page.goto(f"{work.server.url}/rank?project={other.id}")
+    expect(panel).to_be_visible(timeout=PATIENCE_S * 1000)  # the first visit of another project
+
+
+def test_one_response_alone_is_neither_best_of_many_nor_worst(ranking: RankingPage) -> None:
+    """A scale of one: `best` alone, and no end that does not exist."""
+    made = ranking.page.evaluate(
+        """async () => {
+            const { Card } = await import("/_stcore/bidi-components/rankloop.ranker/ranker_card.js");
+            const asks = { flags: [] };
+            const names = (n) => {
+                const { ranks } = new Card({ responses: Array(n).fill("x") }, 0, asks, {});
+                return [ranks.getAttribute("aria-label"), ...[...ranks.children].map((each) => each.textContent)];
+            };
+            return [names(1), names(2), names(12).slice(-2)];
+        }"""
+    )
+    assert made == [
+        ["Rank of response A, 1 best", "1 best"],
+        ["Rank of response A, 1 best to 2 worst", "1 best", "2 worst"],
+        ["11e", "12 worstl"],
+    ]

@@ -72,10 +72,10 @@ def test_everything_that_the_annotator_did_is_there(sqlite_store: Store, open_ap
     assert shown[0] == f"Ranking {ranking.id} by annotator {name}"
     assert "version 1, guidelines 1, took 1 min 23 s, from app, purpose ordinary" in shown[1]
     assert shown[2:] == [
-        "why?", "A > the rest (B, C)", "strength 3 of 4", "A knows it", "Shown in the order C, A, B",
-        "C: rank 2, in the rest that is in no order", "not acceptable, quality 2 of 7", "response c",
-        "A: rank 1", "acceptable, quality 7 of 7", "response a",
-        "B: rank 2, in the rest that is in no order", "Rude", "response b",
+        "why?", "A > the rest (B, C)", "strength 3 of 4 (4 significantly)", "A knows it", "Shown in the order C, A, B",
+        "C: rank 2 (1 is best), in the rest that is in no order", "not acceptable, quality 2 of 7 (7 very good)",
+        "response c", "A: rank 1 (1 is best)", "acceptable, quality 7 of 7 (7 very good)", "response a",
+        "B: rank 2 (1 is best), in the rest that is in no order", "Rude", "response b",
     ]  # fmt: skip
     assert "Ann Example" not in "\n".join([*shown, markdown_of(app)])
     app.get_by_key(f"ranking.to_prompt.{ranking.id}").click().run()
