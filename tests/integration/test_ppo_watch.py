@@ -215,7 +215,7 @@ def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
         parts.roles, parts.prompts[:4], parts.config, parts.encoder, parts.machine, 0, check=lambda: None
     )
     scorer = Scorer(rig.home, reward.id, Machine(torch.device("cpu"), False))
-    ends = (parts.encoder.stop_ids, parts.encoder.eos_id, scorer.info.max_length)
+    ends = (parts.encoder.stop_ids, parts.encoder.end_ids, scorer.info.max_length)
     wanted = scorer.spread_ids([ended_text(row, *ends).ids for row in rollout.rows])
     found = model.spread(rollout.rows)
     assert found is not None and wanted is not None
