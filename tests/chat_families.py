@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tiny import tiny_language_model
+from transformers.utils import chat_template_utils
 
 _LOOP = "{% for message in messages %}"
 _PROMPT = "{% endfor %}{% if add_generation_prompt %}"
@@ -101,3 +104,14 @@ def save_family_model(folder: Path, name: str, *, ends_with: int | None = None, 
     model.save_pretrained(folder)
     family_tokenizer(name).save_pretrained(folder)
     return folder
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, *day: int) -> None:
+    """What transformers gives to templates as today."""
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
+            return datetime.datetime(*day, tzinfo=tz)  # type: ignore[misc]
+
+    monkeypatch.setattr(chat_template_utils, "datetime", Clock)

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_families import CHATML, EOS, FAMILIES, LLAMA3, family_tokenizer, save_family_model
+from chat_families import CHATML, EOS, FAMILIES, LLAMA3, family_tokenizer, save_family_model, set_clock
 from tiny import CHAT_TEMPLATE, END, save_tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, GenerationConfig
-from transformers.utils import chat_template_utils
 
 from data.errors import InvalidInput
 from data.records import Messages
@@ -26,17 +25,6 @@ MAY_DAY = datetime.date(2031, 5, 1)
 
 def source_of(folder: Path) -> ModelSource:
     return ModelSource("m", str(folder), weights_hash(folder))
-
-
-def set_clock(monkeypatch: pytest.MonkeyPatch, *day: int) -> None:
-    """What transformers gives to templates as today."""
-
-    class Clock(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
-            return datetime.datetime(*day, tzinfo=tz)  # type: ignore[misc]
-
-    monkeypatch.setattr(chat_template_utils, "datetime", Clock)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
