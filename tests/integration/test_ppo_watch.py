@@ -98,8 +98,8 @@ def test_the_best_policy_is_kept_and_is_the_one_that_was_measured(rig: Rig, monk
     kept: dict[int, dict[str, torch.Tensor]] = {}
     original = training.policy_eval.save_policy
 
-    def keep(policy: Any, tokenizer: Any, folder: Any) -> None:
-        original(policy, tokenizer, folder)
+    def keep(policy: Any, tokenizer: Any, folder: Any, encoder: Any) -> None:
+        original(policy, tokenizer, folder, encoder)
         kept[len(kept)] = {name: each.clone() for name, each in policy.language_model.state_dict().items()}
 
     monkeypatch.setattr(training.policy_eval, "save_policy", keep)
