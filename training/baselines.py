@@ -25,6 +25,7 @@ from training.models import (
     ModelSource,
     backbone,
     context_of,
+    encoder_of_run,
     find_model,
     load_encoder,
     load_language_model,
@@ -44,7 +45,7 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, reporter)
     scorers = Scorers(config, reporter, machine, encoder)
     prompts = load_held_out(config, reporter, encoder, context_of(source), scorers.readings)
     if not prompts:

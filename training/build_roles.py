@@ -25,6 +25,7 @@ from training.models import (
     load_classifier,
     load_encoder,
     load_language_model,
+    stored_turn,
 )
 from training.reporter import Reporter
 from training.roles import (
@@ -96,11 +97,17 @@ def readings_of(config: PPOConfig, reporter: Reporter, source: ModelSource, enco
         folder = reporter.home.run_folder(run_id)
         info = read_reward_info(folder)
         if name == REWARD_MODEL and shares_base(config, info, source):
-            found[name] = Reading(encoder, info, encoder.stop_ids, shares_ids=True)
+            found[name] = shared_reading(encoder, info, folder)
         else:
             own = load_encoder(ModelSource(f"run:{run_id}", str(folder / MODEL_FOLDER), ""))
-            found[name] = Reading(own, info, encoder.stop_ids, info.vocabulary_hash == encoder.vocabulary_hash)
+            found[name] = Reading(own, info, encoder, info.vocabulary_hash == encoder.vocabulary_hash)
     return found
+
+
+def shared_reading(encoder: Encoder, info: RewardInfo, folder: Path) -> Reading:
+    """What a reward model on the policy's own base reads: its ids, with the end and the date of its own training."""
+    turn = stored_turn(folder / MODEL_FOLDER, encoder.tokenizer) or encoder.turn
+    return Reading(encoder.as_in(turn), info, encoder, shares_ids=True)
 
 
 def _shared(
@@ -129,7 +136,9 @@ def _shared(
         policy=Policy(trunk(POLICY), inner, config.temperature),
         reference=Policy(trunk(None), inner, config.temperature),
         critic=critic,
-        reward_model=SharedRewardModel(trunk(REWARD), reward_head, info, encoder, _heads(folder, info)),
+        reward_model=SharedRewardModel(
+            trunk(REWARD), reward_head, shared_reading(encoder, info, folder), _heads(folder, info)
+        ),
         policy_parameters=switch.parameters(POLICY),
         critic_parameters=switch.parameters(CRITIC) | _named_head(critic.head),
     )
@@ -157,7 +166,7 @@ def _separate(
         policy=policy,
         reference=reference,
         critic=Critic(trunk, head),
-        reward_model=SeparateRewardModel(scorer, encoder.stop_ids, shares_ids),
+        reward_model=SeparateRewardModel(scorer, encoder, shares_ids),
         policy_parameters=policy_parameters,
         critic_parameters=critic_parameters | _named_head(head),
     )
@@ -236,7 +245,7 @@ def second_reward_models(
 def load_reward_model(run_id: str, reporter: Reporter, machine: Machine, encoder: Encoder) -> RewardModel:
     """A finished run's reward model with weights of its own, for responses in the policy's tokens."""
     scorer = Scorer(reporter.home, run_id, machine)
-    return SeparateRewardModel(scorer, encoder.stop_ids, scorer.info.vocabulary_hash == encoder.vocabulary_hash)
+    return SeparateRewardModel(scorer, encoder, scorer.info.vocabulary_hash == encoder.vocabulary_hash)
 
 
 def _linear(weight: Tensor, machine: Machine) -> nn.Linear:

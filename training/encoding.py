@@ -1,11 +1,14 @@
 """Text to token ids and back: one way for sampling, training, scoring and PPO.
 
-A response is followed by the end token, always. The template is applied once. What a person wrote stays text: a
-template's special token inside a message is encoded as the characters it is made of.
+A response is followed by what ends a turn (`training.turns`), always. The template is applied once, and sees the date
+that it is given, not the clock's. What a person wrote stays text: a template's special token inside a message is
+encoded as the characters it is made of.
 """
 
 from __future__ import annotations
 
+import copy
+import datetime
 import hashlib
 import re
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from torch import Tensor
 from data.errors import InvalidInput
 from data.records import Message, Messages
 from data.text import clean_text
+from training.turns import DEFAULT_DATE, Turn, end_of_turn, is_dated, render
 
 PADDING = "<|padding|>"  # what a reward model's tokenizer gets where it has no token that could stand for padding
 _MARK = "\ue000{}\ue001"  # private-use characters: they stand for a piece of text while the template is rendered
@@ -67,10 +71,22 @@ class Fitted:
 
 
 class Encoder:
-    """A tokenizer with its template, and the padding and end tokens that are right for it."""
+    """A tokenizer with its template, and the padding and end tokens that are right for it.
 
-    def __init__(self, tokenizer: Any, *, extra_stop_ids: Sequence[int] = ()) -> None:
+    end_ids: what every response that is learnt from or scored ends with; the last of them is `end_id`. stop_ids: what
+    ends a sampled response: `end_id`, the tokenizer's end token (`eos_id`), and all that the model's settings list.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        extra_stop_ids: Sequence[int] = (),
+        end_ids: Sequence[int] = (),
+        date: datetime.date = DEFAULT_DATE,
+    ) -> None:
         """`extra_stop_ids`: further tokens that end a response, as a model's generation settings may list them.
+        `end_ids`: as stored with a model; else what the template puts behind a response. `date`: that templates see.
 
         Raises InvalidInput for a tokenizer without an end token.
         """
@@ -78,7 +94,9 @@ class Encoder:
             raise InvalidInput("the model's tokenizer has no end token (eos_token); a response could never end")
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
-        self.stop_ids = frozenset({self.eos_id, *extra_stop_ids})
+        self.date = date
+        self.end_ids = tuple(end_ids) or end_of_turn(tokenizer, extra_stop_ids)
+        self.stop_ids = frozenset({self.end_id, self.eos_id, *extra_stop_ids})
         self.pad_id, self.is_pad_shared = _padding_id(tokenizer, self.stop_ids)
         special = [re.escape(str(token)) for token in tokenizer.added_tokens_decoder.values() if token.special]
         self._must_stay_text = re.compile("|".join([*sorted(special, key=len, reverse=True), _MARKS.pattern]))
@@ -86,17 +104,46 @@ class Encoder:
         self._starts_with_bos = bool(blank) and blank[0] == tokenizer.bos_token_id
 
     @property
+    def end_id(self) -> int:
+        """The token that ends a response."""
+        return self.end_ids[-1]
+
+    @property
+    def turn(self) -> Turn:
+        """What is stored with a model that learns from texts which were encoded like this."""
+        return Turn(self.end_ids, self.date if self.is_dated else None)
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether the template asks for the date."""
+        return is_dated(self.tokenizer)
+
+    def as_in(self, turn: Turn) -> Encoder:
+        """The same, with the end and the date that another model was trained with."""
+        other = copy.copy(self)
+        other.end_ids, other.date = turn.end_ids, turn.date or DEFAULT_DATE
+        return other
+
+    @property
     def template_hash(self) -> str:
-        """A hash of the template, for the record of a response and of a reward model."""
-        return hashlib.sha256((self.tokenizer.chat_template or "plain").encode()).hexdigest()[:16]
+        """A hash of the template, with its date if it asks for one, for the record of a response and of a reward
+        model: the same hash, the same ids."""
+        digest = self._template_digest()
+        if self.is_dated:
+            digest.update(f"\n{self.date.isoformat()}".encode())
+        return str(digest.hexdigest()[:16])
+
+    def _template_digest(self) -> Any:
+        return hashlib.sha256((self.tokenizer.chat_template or "plain").encode())
 
     @property
     def vocabulary_hash(self) -> str:
-        """A hash of the vocabulary, but for PADDING, and the template: models with the same one may share token ids."""
+        """A hash of the vocabulary, but for PADDING, and the template, whatever its date: models with the same one may
+        share token ids."""
         pairs = sorted(self.tokenizer.get_vocab().items(), key=lambda pair: pair[1])
         pairs = [pair for pair in pairs if pair[0] != PADDING]
         digest = hashlib.sha256(repr(pairs).encode())
-        digest.update(self.template_hash.encode())
+        digest.update(self._template_digest().hexdigest()[:16].encode())
         return digest.hexdigest()[:16]
 
     def prompt_ids(self, messages: Messages) -> list[int]:
@@ -115,18 +162,22 @@ class Encoder:
         return ids
 
     def response_ids(self, text: str) -> list[int]:
-        """A response's ids, with the end token."""
-        return [*self._as_text(text), self.eos_id]
+        """A response's ids, with what ends it."""
+        return [*self._as_text(text), *self.end_ids]
 
     def text_ids(self, text: str) -> list[int]:
-        """A plain text's ids, without any template: with the start token where the tokenizer sets one, and the end."""
+        """A plain text's ids, without any template: with the start token where the tokenizer sets one, and its end
+        token, which is that of documents."""
         start = [self.tokenizer.bos_token_id] if self._starts_with_bos else []
         return [*start, *self._as_text(text), self.eos_id]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of a response's ids; end tokens are left out."""
+        """The text of a response's ids; what ends it is left out."""
         kept = [token for token in ids if token not in self.stop_ids]
-        return clean_text(self.tokenizer.decode(kept, skip_special_tokens=True))
+        text = str(self.tokenizer.decode(kept, skip_special_tokens=True))
+        if ids and ids[-1] == self.end_id:
+            text = text.removesuffix(str(self.tokenizer.decode(self.end_ids[:-1], skip_special_tokens=True)))
+        return clean_text(text)
 
     def show(self, ids: Sequence[int]) -> str:
         """The exact token string, special tokens included: what a model really reads."""
@@ -148,10 +199,9 @@ class Encoder:
 
     def _render(self, messages: Sequence[Message]) -> str:
         try:
-            rendered = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+            return render(self.tokenizer, messages, self.date)
         except Exception as error:  # a template is a program of its own and may raise anything
             raise InvalidInput(f"the model's chat template refuses the messages: {error}") from error
-        return str(rendered)
 
     def _as_template(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

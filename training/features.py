@@ -27,8 +27,8 @@ from training.models import (
     Machine,
     ModelSource,
     context_of,
+    encoder_of_run,
     find_model,
-    load_encoder,
     load_language_model,
     set_up_machine,
     versions,
@@ -82,7 +82,8 @@ class Middle:
 
 def feature_folder(home: Home, source: ModelSource, encoder: Encoder, max_length: int) -> Path:
     """Where features of texts read in this way lie."""
-    return home.root / "features" / f"{source.revision}-{encoder.template_hash}-{max_length}"
+    ends = "" if encoder.end_ids == (encoder.eos_id,) else "".join(f"-{each}" for each in encoder.end_ids)
+    return home.root / "features" / f"{source.revision}-{encoder.template_hash}-{max_length}{ends}"
 
 
 def ensure_features(
@@ -149,7 +150,7 @@ def run(config: FeaturesConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, reporter)
     with reporter.store.read() as tx:
         texts = texts_of_project(tx, reporter.run.project_id or "")
     length = min(config.max_length, context_of(source))

@@ -26,9 +26,9 @@ from training.encoding import Encoder, fit
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged, warmup_steps, with_adapter
 from training.models import (
     MODEL_FOLDER,
+    encoder_of_run,
     find_model,
     fitting_length,
-    load_encoder,
     load_language_model,
     load_tokenizer,
     save_model,
@@ -77,7 +77,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, reporter)
     encoder.tokenizer.pad_token_id = encoder.pad_id
     config = replace(config, max_length=fitting_length(config.max_length, source, reporter))
     is_dpo = reporter.run.kind is RunKind.DPO
@@ -108,7 +108,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     trainer.reporter = reporter
     evaluate_on_the_way(trainer, config, reporter, machine, source, encoder)
     trainer.train_or_resume()
-    save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER)
+    save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER, encoder)
     return {"model": source.name, "revision": source.revision, "examples": len(rows)}
 
 

@@ -108,8 +108,9 @@ def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_i
     Raises InvalidInput for what the run could not be trained on, WorkFailed if the child can't count.
     """
     with store.read() as tx:
-        values = _settled(tx, RunKind.REWARD, config, get_snapshot(tx, snapshot_id).project_id, None)
-    asked = json.dumps({"config": values, "snapshot_id": snapshot_id})
+        snapshot = get_snapshot(tx, snapshot_id)
+        values = _settled(tx, RunKind.REWARD, config, snapshot.project_id, None)
+    asked = json.dumps({"config": values, "snapshot_id": snapshot_id, "frozen_at": snapshot.created_at})
     command = [sys.executable, "-P", "-m", "training.reward_data"]
     environment = _child_environment(home) | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"}
     try:

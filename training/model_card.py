@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.encoding import Encoder
 from training.scorer import RewardInfo
 
 CARD = "README.md"
 
 
-def model_card(info: RewardInfo, run_id: str, snapshot_id: str | None, report: dict[str, Any] | None) -> str:
+def model_card(
+    info: RewardInfo, run_id: str, snapshot_id: str | None, report: dict[str, Any] | None, encoder: Encoder
+) -> str:
     """The card as Markdown with the metadata that the hub reads. Without a report it says that nothing was measured."""
     head = [
         "---",
@@ -27,21 +30,24 @@ def model_card(info: RewardInfo, run_id: str, snapshot_id: str | None, report: d
         "",
         "A score compares responses to one prompt; by itself, and between prompts, it means little. Load the model",
         "with `AutoModelForSequenceClassification`, encode the prompt by its chat template with a generation prompt,",
-        "append the response and the end token, and take the shift off the logit:",
+        f"append the response and what ends it, `{encoder.show(encoder.end_ids)!r}` (token ids "
+        f"{', '.join(map(str, encoder.end_ids))}), and take the shift off the logit:",
         "",
         f"    score = logit - ({info.shift!r})",
         "",
         f"With that the mean over {info.n:,} SFT responses is 0; their standard deviation is {info.std:.4f}. Texts",
         f"have at most {info.max_length:,} tokens; a longer prompt is cut on its left.",
         "",
-        *_notes(info),
+        *_notes(info, encoder),
     ]
     return "\n".join([*head, *_measured(report), *_use()])
 
 
-def _notes(info: RewardInfo) -> list[str]:
+def _notes(info: RewardInfo, encoder: Encoder) -> list[str]:
     """What somebody who loads it by hand would get wrong."""
     notes = []
+    if encoder.is_dated:
+        notes.append(f"Its template asks for the date (`strftime_now`); it has learnt with {encoder.date.isoformat()}.")
     if info.reads_facts:
         notes.append(
             "It reads a prompt's reference facts where there are some: an empty line, `Reference facts:` and the facts "

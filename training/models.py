@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import logging
@@ -22,6 +23,7 @@ from training.config import DEMO_MODEL, MachineConfig
 from training.demo_model import ensure_demo_model
 from training.encoding import Encoder
 from training.reporter import Recorder
+from training.turns import Turn, read_turn, write_turn
 
 MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
 UNKNOWN = "unknown"  # a revision that the hub did not tell
@@ -150,8 +152,12 @@ def load_tokenizer(source: ModelSource) -> Any:
     return _load(AutoTokenizer, source)
 
 
-def load_encoder(source: ModelSource) -> Encoder:
-    """The tokenizer with its template, and every token that the model's own settings say ends a response."""
+def load_encoder(source: ModelSource, date: datetime.date | None = None) -> Encoder:
+    """The tokenizer with its template, and every token that the model's own settings say ends a response.
+
+    What ends a turn is as it is stored with the model, else as its template has it. `date`: that templates see; else
+    what the model was trained with, where that is stored. Raises InvalidInput.
+    """
     from transformers import GenerationConfig
 
     tokenizer = load_tokenizer(source)
@@ -160,7 +166,34 @@ def load_encoder(source: ModelSource) -> Encoder:
     except OSError:
         listed = None
     extra = listed if isinstance(listed, list) else [] if listed is None else [listed]
-    return Encoder(tokenizer, extra_stop_ids=extra)
+    stored = stored_turn(Path(source.place), tokenizer)
+    words: dict[str, Any] = {} if stored is None else {"end_ids": stored.end_ids}
+    if known := date or (stored.date if stored else None):
+        words["date"] = known
+    return Encoder(tokenizer, extra_stop_ids=extra, **words)
+
+
+def encoder_of_run(source: ModelSource, recorder: Recorder) -> Encoder:
+    """The same for a run, whose templates see one date from its first start to its end.
+
+    What is not the tokenizer's end token, and the date where the template asks for it, is recorded.
+    """
+    encoder = load_encoder(source, recorder.template_date)
+    if encoder.is_dated or encoder.end_ids != (encoder.eos_id,):
+        dated = {"date": encoder.date.isoformat()} if encoder.is_dated else {}
+        recorder.event("template", model=source.name, responses_end_with=encoder.show(encoder.end_ids), **dated)
+    return encoder
+
+
+def stored_turn(folder: Path, tokenizer: Any) -> Turn | None:
+    """What a model in `folder` was trained to read and to say at a turn's end; None where nothing says it.
+
+    Older releases stored nothing and trained reward models on the tokenizer's end token, whatever the template had.
+    """
+    found = read_turn(folder)
+    if found is None and (folder / REWARD_FILE).is_file() and tokenizer.eos_token_id is not None:
+        return Turn((tokenizer.eos_token_id,), None)
+    return found
 
 
 def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
@@ -199,17 +232,31 @@ def backbone(model: Any) -> Any:
     return model.base_model
 
 
-def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a model and its tokenizer in the Hugging Face layout, whole or not at all."""
+def save_model(model: Any, tokenizer: Any, folder: Path, encoder: Encoder | None = None) -> None:
+    """Write a model and its tokenizer in the Hugging Face layout, whole or not at all.
+
+    `encoder`: what its texts were encoded by. What ends a response is stored, for us and, in the settings of a model
+    that generates, for plain transformers and for servers, which read them.
+    """
     staging = folder.with_name(f".{folder.name}.part")
     if staging.exists():
         _remove(staging)
     staging.mkdir(parents=True)
+    if encoder is not None:
+        write_turn(staging, encoder.turn)
+        stop_as(model, encoder)
     model.save_pretrained(staging, safe_serialization=True)
     tokenizer.save_pretrained(staging)
     if folder.exists():
         _remove(folder)
     staging.rename(folder)
+
+
+def stop_as(model: Any, encoder: Encoder) -> None:
+    """Let the generation of transformers stop where our sampling does; the token that is learnt comes first."""
+    settings = getattr(model, "generation_config", None)
+    if settings is not None:
+        settings.eos_token_id = [encoder.end_id, *sorted(encoder.stop_ids - {encoder.end_id})]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

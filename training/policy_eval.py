@@ -142,7 +142,7 @@ class Evaluation:
         watch.best = {"iteration": float(learner.iteration), "figure": figures[name]}
         self.reporter.event("best_so_far", iteration=learner.iteration, told_by=name, figure=figures[name])
         if learner.iteration:
-            save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER)
+            save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER, self.encoder)
             write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
 
 

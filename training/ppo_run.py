@@ -29,8 +29,8 @@ from training.learner import Learner, resume
 from training.models import (
     MODEL_FOLDER,
     Machine,
+    encoder_of_run,
     find_model,
-    load_encoder,
     load_tokenizer,
     longest_prompt,
     set_up_machine,
@@ -55,7 +55,7 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, reporter)
     roles = build_roles(config, reporter, machine, source, encoder)
     readings = readings_of(config, reporter, source, encoder)
     prompts = load_prompts(config, reporter, encoder, roles.context, readings)
@@ -67,8 +67,8 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     tokenizer = load_tokenizer(source)
     evaluation = make_evaluation(config, reporter, machine, encoder, roles, tokenizer, readings)
     train(config, learner, prompts, encoder, machine, reporter, evaluation)
-    save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER)
-    save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER)
+    save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER, encoder)
+    save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER, encoder)
     result = {"model": source.name, "revision": source.revision, "iterations": learner.iteration}
     best = {"best_iteration": int(learner.watch.best["iteration"])} if learner.watch.best else {}
     return result | {"prompts": len(prompts)} | best

@@ -22,7 +22,7 @@ from training.encoding import Encoder, pack
 from training.learner import Learner
 from training.machine_memory import available_memory, in_use, peak_in_use, reset_peak
 from training.memory_plan import Models, Part, Work, find_models, peak, plan, step_peak
-from training.models import Machine, ModelSource, find_model, load_encoder, longest_prompt, set_up_machine
+from training.models import Machine, ModelSource, encoder_of_run, find_model, longest_prompt, set_up_machine
 from training.models import versions as versions_of
 from training.ppo import check_first_ratio
 from training.ppo_run import in_words, load_held_out, load_prompts, make_learner, share_prompts
@@ -131,10 +131,13 @@ class Preflight:
         return f"{self.source.name}, revision {self.source.revision}, on {self.machine.device}, {precision}"
 
     def tokens(self) -> str:
-        self.encoder = encoder = load_encoder(self.source)
-        ends = ", ".join(f"{encoder.show([each])!r} ({each})" for each in sorted(encoder.stop_ids))
+        self.encoder = encoder = encoder_of_run(self.source, self.reporter)
+        others = ", ".join(_named(encoder, each) for each in sorted(encoder.stop_ids - {encoder.end_id}))
+        ends = " ".join(_named(encoder, each) for each in encoder.end_ids)
+        ends += f", sampling also stops at {others}" if others else ""
+        ends += f"; the template sees the date {encoder.date}" if encoder.is_dated else ""
         shared = "; texts may hold it too, every mask here comes from lengths" if encoder.is_pad_shared else ""
-        return f"responses end with {ends}; padding is {encoder.show([encoder.pad_id])!r} ({encoder.pad_id}){shared}"
+        return f"responses end with {ends}; padding is {_named(encoder, encoder.pad_id)}{shared}"
 
     def shift(self) -> str:
         self.info = info = read_reward_info(self.reporter.home.run_folder(self.reporter.run.reward_run_id or ""))
@@ -200,7 +203,7 @@ class Preflight:
         self.learner = make_learner(self.config, self.reporter, self.roles, self.encoder)
         if self.evaluating:  # kept, as the run keeps them: they are part of what is measured
             self.seconds = second_reward_models(self.config, self.reporter, self.machine, self.encoder)
-        batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.eos_id]], self.encoder.pad_id)
+        batch = pack([self.prompts[0].ids], [[*self.prompts[0].ids[:4], self.encoder.end_id]], self.encoder.pad_id)
         batch = batch.to(self.machine.device)
         with torch.no_grad():
             pair = [role.token_scores(batch).logprobs for role in (self.roles.policy, self.roles.reference)]
@@ -241,6 +244,10 @@ class Preflight:
             return f"{predicted:,.0f} MB predicted, not measured on this machine"
         self.report.memory["measured_step_mb"] = measured = (top - self.before) / MB
         return f"{predicted:,.0f} MB predicted, {measured:,.0f} MB measured"
+
+
+def _named(encoder: Encoder, token: int) -> str:
+    return f"{encoder.show([token])!r} ({token})"
 
 
 def unexpected(error: Exception) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import math
 import shutil
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from data.errors import WorkFailed
 from data.metrics import report_step, rewind
 from data.paths import Home
-from data.records import Run
+from data.projects import get_project
+from data.records import Run, RunKind
 from data.runs import (
     add_event,
     checkpoints_of,
@@ -21,7 +24,9 @@ from data.runs import (
     owned_update,
     register_checkpoint,
 )
+from data.snapshots import get_snapshot
 from data.store import Store
+from training.turns import utc_date
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +40,12 @@ class Cancelled(WorkFailed):
 
 
 class Recorder(Protocol):
-    """What looking for a model needs of a reporter: a note of what was found, and of what was chosen."""
+    """What looking for a model needs of a reporter: a note of what was found, and of what was chosen, and the date."""
 
     models: dict[str, str]
+
+    @property
+    def template_date(self) -> datetime.date: ...
 
     def event(self, kind: str, **detail: Any) -> None: ...
 
@@ -55,6 +63,21 @@ class Reporter:
         self.models: dict[str, str] = {}  # revision by name of every model that was looked up
         self.was_signalled = self._is_stopping = False
         self._next_look = 0.0
+
+    @cached_property
+    def template_date(self) -> datetime.date:
+        """The date that templates see in this run, whenever it is started or resumed.
+
+        That of the snapshot it learns from, so that two runs on one snapshot read the same; of a run without one the
+        day on which it was created, and for features, which are kept for later runs, that of the project.
+        """
+        run = self.run
+        with self.store.read() as tx:
+            if run.snapshot_id:
+                return utc_date(get_snapshot(tx, run.snapshot_id).created_at)
+            if run.kind is RunKind.FEATURES and run.project_id:
+                return utc_date(get_project(tx, run.project_id).created_at)
+        return utc_date(run.created_at)
 
     def event(self, kind: str, **detail: Any) -> None:
         """Record something that happened: everything dropped, cut, skipped or chosen goes here."""

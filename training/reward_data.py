@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ from data.paths import Home, open_home
 from training.config import RewardConfig
 from training.dataset import Encoded, encode_snapshot
 from training.encoding import Encoder
-from training.models import ModelSource, find_model, fitting_length, is_classifier, load_encoder
+from training.models import ModelSource, encoder_of_run, find_model, fitting_length, is_classifier
 from training.reporter import Recorder
+from training.turns import utc_date
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def read_data(config: RewardConfig, folder: Path, home: Home, recorder: Recorder
     source = find_model(config.model, home, recorder)
     if not config.train:
         config = _as_it_is(config, source)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, recorder)
     config = replace(config, max_length=fitting_length(config.max_length, source, recorder))
     encoded = encode_snapshot(folder, encoder, config.max_length, reads_facts=config.facts)
     return RewardData(config, source, encoder, encoded)
@@ -56,19 +58,22 @@ def _as_it_is(config: RewardConfig, source: ModelSource) -> RewardConfig:
 
 
 class Noted:
-    """Stands in for a run's reporter where there is no run."""
+    """Stands in for a run's reporter where there is no run. `template_date`: that of the snapshot."""
 
-    def __init__(self) -> None:
+    def __init__(self, template_date: datetime.date) -> None:
         self.models: dict[str, str] = {}
+        self.template_date = template_date
 
     def event(self, kind: str, **detail: Any) -> None:
         """Nothing is stored: the counts say what is lost, and `max_length` what the model reads."""
 
 
 def main() -> int:
-    """Read a snapshot's id and a configuration from standard input, write the counts to standard output, as JSON."""
+    """Read a snapshot's id, when it was frozen and a configuration from standard input, write the counts to standard
+    output, as JSON."""
     check_packages()
-    asked, home, noted = json.load(sys.stdin), open_home(), Noted()
+    asked, home = json.load(sys.stdin), open_home()
+    noted = Noted(utc_date(asked["frozen_at"]))
     try:
         config = from_dict(RewardConfig, asked["config"])
         data = read_data(config, home.snapshot_folder(asked["snapshot_id"]), home, noted)

@@ -77,7 +77,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     if encoded.held_out:
         shifted = [scores - info.shift for scores in held_out]
         report = Reported(folder, encoded).report(shifted, config, reporter, source, encoder, machine)
-    card = model_card(info, reporter.run.id, reporter.run.snapshot_id, report)
+    card = model_card(info, reporter.run.id, reporter.run.snapshot_id, report, encoder)
     (reporter.folder / MODEL_FOLDER / CARD).write_text(card, encoding="utf-8")
     return {
         "shift": info.shift,

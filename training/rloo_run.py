@@ -22,12 +22,13 @@ from training.hf import ReportingTrainer, common_arguments, lora_config, merged
 from training.models import (
     MODEL_FOLDER,
     context_of,
+    encoder_of_run,
     find_model,
-    load_encoder,
     load_language_model,
     load_tokenizer,
     save_model,
     set_up_machine,
+    stop_as,
     versions,
 )
 from training.ppo_run import load_prompts
@@ -82,13 +83,14 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
-    encoder = load_encoder(source)
+    encoder = encoder_of_run(source, reporter)
     encoder.tokenizer.pad_token_id = encoder.pad_id
     reward_model = load_reward_model(reporter.run.reward_run_id or "", reporter, machine, encoder)
     readings = {REWARD_MODEL: reward_model.reading}
     prompts = load_prompts(config, reporter, encoder, context_of(source), readings)
     is_lora = config.adapter == "lora"
     model = load_language_model(source, machine.frozen_dtype if is_lora else torch.float32)
+    stop_as(model, encoder)  # TRL stops at what the model's settings list
     n, rows = config.responses_per_prompt, config.prompts_per_step * config.responses_per_prompt
     options = TRLRLOOConfig(
         **common_arguments(config, reporter, machine),
@@ -115,7 +117,7 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     trainer.reporter, trainer.prompt_list = reporter, prompts
     evaluate_on_the_way(trainer, config, reporter, machine, source, encoder, reward_model)
     trainer.train_or_resume()
-    save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER)
+    save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER, encoder)
     return {"model": source.name, "revision": source.revision, "prompts": len(prompts)}
 
 
@@ -129,7 +131,7 @@ def scores_of(
         rows = []
         for place, ids in zip(words["prompts"], completion_ids, strict=True):
             item = prompts[int(place)]
-            response = [int(token) for token in ids] or [encoder.eos_id]
+            response = [int(token) for token in ids] or [encoder.end_id]
             rows.append(ScoredRow(item.messages, item.ids, response, encoder.decode(response), item.facts))
         scores: list[float] = reward_model.score(rows).tolist()
         return [

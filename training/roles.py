@@ -6,7 +6,7 @@ base with the adapters off, so it is the policy that training starts from, to th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -75,13 +75,19 @@ class ScoredRow:
 class Reading:
     """What a reward model reads of the policy's responses; its weights are not needed for that.
 
+    encoder: with the end and the date that it was trained with. policy: the encoder of the policy's ids.
     shares_ids: its vocabulary and template are the policy's, so it reads ids; else text, encoded again.
     """
 
     encoder: Encoder
     info: RewardInfo
-    policy_stop_ids: frozenset[int]
+    policy: Encoder
     shares_ids: bool
+
+    @property
+    def shares_prompts(self) -> bool:
+        """Whether it reads the ids of the policy's prompts; not where its template was given another date."""
+        return self.shares_ids and self.encoder.template_hash == self.policy.template_hash
 
     def prompt_ids(self, messages: Messages, facts: str) -> list[int]:
         """A prompt, with the reference facts where it was trained with them. Raises InvalidInput if it is refused."""
@@ -89,7 +95,7 @@ class Reading:
 
     def refuses(self, messages: Messages, facts: str) -> bool:
         """Whether it can't read a prompt that the policy reads."""
-        if self.shares_ids and not (self.info.reads_facts and facts):
+        if self.shares_prompts and not (self.info.reads_facts and facts):
             return False  # it reads the policy's ids
         try:
             self.prompt_ids(messages, facts)
@@ -102,9 +108,9 @@ class Reading:
         if not self.shares_ids:
             prompt = self.prompt_ids(row.messages, row.facts)
             return fit(prompt, self.encoder.response_ids(row.text), self.info.max_length)
-        if self.info.reads_facts and row.facts:
+        if not self.shares_prompts or (self.info.reads_facts and row.facts):
             row = replace(row, prompt=self.prompt_ids(row.messages, row.facts))
-        return ended_text(row, self.policy_stop_ids, self.encoder.eos_id, self.info.max_length)
+        return ended_text(row, self.policy.stop_ids, self.encoder.end_ids, self.info.max_length)
 
 
 class AdapterSwitch:
@@ -266,11 +272,8 @@ class Critic:
 class SharedRewardModel:
     """A reward model that is an adapter of the shared base, with its head and its zero. `heads`: of an ensemble."""
 
-    def __init__(
-        self, trunk: Trunk, head: nn.Linear, info: RewardInfo, encoder: Encoder, heads: Heads | None = None
-    ) -> None:
-        self.trunk, self.head, self._info, self._encoder, self._heads = trunk, head, info, encoder, heads
-        self.reading = Reading(encoder, info, encoder.stop_ids, shares_ids=True)
+    def __init__(self, trunk: Trunk, head: nn.Linear, reading: Reading, heads: Heads | None = None) -> None:
+        self.trunk, self.head, self.reading, self._heads = trunk, head, reading, heads
         self.model = trunk.model
 
     def share_prompts(self, *, wanted: bool) -> None:
@@ -281,7 +284,7 @@ class SharedRewardModel:
         """Scores of token sequences."""
         last = self._last_states(rows)
         with torch.autocast(last.device.type, enabled=False):
-            scores: Tensor = self.head(last).squeeze(-1) - self._info.shift
+            scores: Tensor = self.head(last).squeeze(-1) - self.reading.info.shift
         return scores
 
     @torch.no_grad()
@@ -297,15 +300,15 @@ class SharedRewardModel:
     def _last_states(self, rows: list[ScoredRow]) -> Tensor:
         """(B, d) float32: the state at each text's last token."""
         texts = [self.reading.text(row) for row in rows]
-        return self.trunk.last_states(texts, self._encoder.pad_id).float()
+        return self.trunk.last_states(texts, self.reading.encoder.pad_id).float()
 
 
 class SeparateRewardModel:
     """A reward model with weights of its own, and perhaps a tokenizer and template of its own."""
 
-    def __init__(self, scorer: Scorer, policy_stop_ids: frozenset[int], shares_ids: bool) -> None:
+    def __init__(self, scorer: Scorer, policy: Encoder, shares_ids: bool) -> None:
         self._scorer, self.model, self._shares_prompts = scorer, scorer.model, False
-        self.reading = Reading(scorer.encoder, scorer.info, policy_stop_ids, shares_ids)
+        self.reading = Reading(scorer.encoder, scorer.info, policy, shares_ids)
 
     def share_prompts(self, *, wanted: bool) -> None:
         self._shares_prompts = wanted
@@ -348,11 +351,13 @@ class Roles(NamedTuple):
         return min(context_length(model.config) for model in models)
 
 
-def ended_text(row: ScoredRow, stop_ids: frozenset[int], eos_id: int, max_length: int) -> Fitted:
-    """Prompt and response as the reward model's training texts are: with its end token, whatever the response ended
+def ended_text(row: ScoredRow, stop_ids: frozenset[int], end_ids: Sequence[int], max_length: int) -> Fitted:
+    """Prompt and response as the reward model's training texts are: with what ends them, whatever the response ended
     with and whether it did, and cut as they are where they are too long."""
+    if row.response[-1] == end_ids[-1]:
+        return fit(row.prompt, row.response, max_length)
     words = row.response[:-1] if row.response[-1] in stop_ids else row.response
-    return fit(row.prompt, [*words, eos_id], max_length)
+    return fit(row.prompt, [*words, *end_ids], max_length)
 
 
 def _scatter(values: Tensor, mask: Tensor) -> Tensor:

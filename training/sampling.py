@@ -23,8 +23,8 @@ from training.models import (
     Machine,
     ModelSource,
     context_length,
+    encoder_of_run,
     find_model,
-    load_encoder,
     load_language_model,
     longest_prompt,
     set_up_machine,
@@ -52,7 +52,7 @@ class Sampler:
 
     def __init__(self, config: Any, source: ModelSource, machine: Machine, reporter: Reporter) -> None:
         self.config, self.source, self.machine, self.reporter = config, source, machine, reporter
-        self.encoder: Encoder = load_encoder(source)
+        self.encoder: Encoder = encoder_of_run(source, reporter)
         self.model = load_language_model(source, machine.frozen_dtype).to(machine.device)
         self.longest_prompt = longest_prompt(config, context_length(self.model.config))
 
@@ -85,6 +85,7 @@ class Sampler:
         """Everything needed to draw the same response again, and how it ended."""
         config = self.config
         names = ("temperature", "top_k", "top_p", "max_new_tokens", "seed")
+        dated = {"template_date": self.encoder.date.isoformat()} if self.encoder.is_dated else {}
         return {name: getattr(config, name) for name in names} | {
             "source": "sampled",
             "revision": self.source.revision,
@@ -96,6 +97,7 @@ class Sampler:
             "n_prompt_tokens": len(prompt_ids),
             "n_tokens": len(candidate.drawn.ids),
             "bf16": self.machine.is_bf16,
+            **dated,
         }
 
 

@@ -53,7 +53,7 @@ def save_reward_model(
         n_heads=config.heads,
     )
     folder = reporter.folder / MODEL_FOLDER
-    save_model(whole, encoder.tokenizer, folder)
+    save_model(whole, encoder.tokenizer, folder, encoder)
     if heads is not None:
         save_file(heads, folder / HEADS_FILE)
     write_json(folder / REWARD_FILE, asdict(info))

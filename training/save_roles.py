@@ -10,22 +10,23 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from training.encoding import Encoder
 from training.models import save_model, write_json
 from training.roles import Critic, Policy
 
 CRITIC_FILE = "critic_config.json"
 
 
-def save_policy(policy: Policy, tokenizer: Any, folder: Path) -> None:
+def save_policy(policy: Policy, tokenizer: Any, folder: Path, encoder: Encoder) -> None:
     """Save the policy so that `AutoModelForCausalLM` loads it."""
     inner = policy.language_model
     whole = AutoModelForCausalLM.from_config(inner.config, dtype=torch.float32)
     whole.load_state_dict(merged_state(inner, policy.trunk.adapter))
     whole.generation_config = inner.generation_config
-    save_model(whole, tokenizer, folder)
+    save_model(whole, tokenizer, folder, encoder)
 
 
-def save_critic(critic: Critic, tokenizer: Any, folder: Path) -> None:
+def save_critic(critic: Critic, tokenizer: Any, folder: Path, encoder: Encoder) -> None:
     """Save the critic so that `AutoModelForSequenceClassification` loads it; the head's bias is a number beside it."""
     trunk = critic.trunk.model
     config = type(trunk.config).from_dict(trunk.config.to_dict() | {"num_labels": 1})
@@ -33,7 +34,7 @@ def save_critic(critic: Critic, tokenizer: Any, folder: Path) -> None:
     whole.base_model.load_state_dict(merged_state(trunk, critic.trunk.adapter))
     with torch.no_grad():
         whole.score.weight.copy_(critic.head.weight)
-    save_model(whole, tokenizer, folder)
+    save_model(whole, tokenizer, folder, encoder)
     write_json(folder / CRITIC_FILE, {"bias": critic.head.bias.item(), "reads": "the state before each token"})
 
 

@@ -63,7 +63,7 @@ def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Enc
     if not roles.policy.has_plain_head:
         return Check("the policy's logits are not what its head gives, but scaled or capped")
     reading = roles.reward_model.reading
-    is_same_text = reading.shares_ids and not reading.info.reads_facts
+    is_same_text = reading.shares_prompts and not reading.info.reads_facts
     for model, tokens in (
         (roles.policy.language_model, longest),
         (roles.critic.trunk.model, longest),
@@ -76,7 +76,7 @@ def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Enc
         ScoredRow(prompt.messages, prompt.ids[:_PROMPT_TOKENS], response, encoder.decode(response))
         for prompt in prompts[:2]
         for size in _RESPONSE_TOKENS
-        for response in [[*(prompt.ids * size)[-size:], encoder.eos_id]]
+        for response in [[*(prompt.ids * size)[-size:], encoder.end_id]]
     ]
     batch = pack([row.prompt for row in probe], [row.response for row in probe], encoder.pad_id)
     batch = batch.to(roles.policy.trunk.machine.device)

@@ -98,8 +98,8 @@ def test_the_best_policy_is_kept_and_is_the_one_that_was_measured(rig: Rig, monk
     kept: dict[int, dict[str, torch.Tensor]] = {}
     original = training.policy_eval.save_policy
 
-    def keep(policy: Any, tokenizer: Any, folder: Any) -> None:
-        original(policy, tokenizer, folder)
+    def keep(policy: Any, tokenizer: Any, folder: Any, encoder: Any) -> None:
+        original(policy, tokenizer, folder, encoder)
         kept[len(kept)] = {name: each.clone() for name, each in policy.language_model.state_dict().items()}
 
     monkeypatch.setattr(training.policy_eval, "save_policy", keep)
@@ -215,7 +215,7 @@ def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
         parts.roles, parts.prompts[:4], parts.config, parts.encoder, parts.machine, 0, check=lambda: None
     )
     scorer = Scorer(rig.home, reward.id, Machine(torch.device("cpu"), False))
-    ends = (parts.encoder.stop_ids, parts.encoder.eos_id, scorer.info.max_length)
+    ends = (parts.encoder.stop_ids, parts.encoder.end_ids, scorer.info.max_length)
     wanted = scorer.spread_ids([ended_text(row, *ends).ids for row in rollout.rows])
     found = model.spread(rollout.rows)
     assert found is not None and wanted is not None

@@ -328,13 +328,13 @@ def test_a_padding_token_of_the_reward_models_own_does_not_part_it_from_the_poli
 )
 def test_every_scored_text_ends_with_the_end_token_once(response: list[int], wanted: list[int]) -> None:
     row = ScoredRow((), [3, 4], response, "")
-    assert ended_text(row, frozenset({END, 8}), END, 100).ids == [3, 4, *wanted]
+    assert ended_text(row, frozenset({END, 8}), (END,), 100).ids == [3, 4, *wanted]
 
 
 def test_a_scored_text_that_is_too_long_loses_the_start_of_its_prompt_as_in_training() -> None:
     row = ScoredRow((), [10, 11, 12, 13], [20, 21, 22], "")
-    assert ended_text(row, frozenset({END}), END, 6).ids == [12, 13, 20, 21, 22, END]
-    assert ended_text(row, frozenset({END}), END, 4).ids == [13, 20, 21, END]
+    assert ended_text(row, frozenset({END}), (END,), 6).ids == [12, 13, 20, 21, 22, END]
+    assert ended_text(row, frozenset({END}), (END,), 4).ids == [13, 20, 21, END]
 
 
 def test_an_adapter_that_does_not_fit_is_refused(rig: Rig) -> None:
