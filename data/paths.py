@@ -1,7 +1,7 @@
 """Where things lie: the home folder and what is in it.
 
 <home>/rankloop.db          the SQLite store, unless a URL says otherwise
-<home>/snapshots/<id>/      groups.parquet, pairs.parquet, manifest.json
+<home>/snapshots/<id>/      groups.parquet, pairs.parquet, prompts.parquet, manifest.json
 <home>/runs/<id>/           log.txt, checkpoints/, model/, best/ (of PPO), samples, results
 <home>/models/<name>/       models fetched for everybody (the demo model)
 <home>/exports/, uploads/, backups/
@@ -19,6 +19,8 @@ from data.errors import StoreUnavailable
 
 HOME_VARIABLE = "RANKLOOP_HOME"
 STORE_VARIABLE = "RANKLOOP_STORE"
+# Files that a run was given, by the field that names them: what its own copy is called, before the suffix
+KEPT_FILES = {"prompts_file": "prompts", "ptx_file": "ptx"}
 
 
 @dataclass(frozen=True)

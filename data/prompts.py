@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from data.errors import InvalidInput, NotFound
 from data.records import Messages, NewPrompt, Prompt, Split
 from data.schema import project, prompt, task
 from data.text import encode_json, messages_fingerprint
+
+_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,18 @@ def list_prompts(
     wanted = _wanted(project_id, split, without_task, search)
     statement = sa.select(prompt).where(*wanted).order_by(prompt.c.seq)
     return [as_prompt(row) for row in tx.rows(statement.limit(limit).offset(offset))]
+
+
+def iter_prompts(tx: Tx, project_id: str) -> Iterator[Prompt]:
+    """All prompts of a project in the order in which they came, read in pages."""
+    last = 0
+    while True:
+        of_page = (prompt.c.project_id == project_id, prompt.c.seq > last)
+        rows = tx.rows(sa.select(prompt).where(*of_page).order_by(prompt.c.seq).limit(_PAGE))
+        yield from map(as_prompt, rows)
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1].seq
 
 
 def count_listed(

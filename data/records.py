@@ -306,6 +306,7 @@ class Snapshot:
     content_hash: str
     created_at: float
     created_by: str | None
+    prompts_hash: str | None = None  # of the project's prompts as they were; None: an older release froze none
 
 
 @dataclass(frozen=True)

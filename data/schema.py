@@ -270,6 +270,7 @@ snapshot = Table(
     json("config"),
     json("counts"),
     Column("content_hash", Text, nullable=False),
+    Column("prompts_hash", Text),
     Column("nonce", Text, unique=True),
     reference("created_by", "person.id", nullable=True),
     time("created_at"),

@@ -3,6 +3,7 @@
 groups.parquet  one row per ranking, or per task whose rankings are merged: the prompt, its responses, their ranks
 pairs.parquet   one row per preference pair derived from the groups
 others.parquet  one row per answer that is no group by itself, with the reason; only if there is one
+prompts.parquet one row per prompt that the project had, with its side (`data.frozen_prompts`)
 manifest.json   what it is, how it was made, every count, the hash of each file
 """
 
@@ -20,11 +21,13 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from data.engine import Tx
-from data.errors import NotFound
+from data.errors import InvalidInput, NotFound
+from data.paths import Home
 from data.records import Messages, Snapshot, Split
 from data.schema import snapshot
 
-GROUPS, PAIRS, OTHERS, MANIFEST = "groups.parquet", "pairs.parquet", "others.parquet", "manifest.json"
+GROUPS, PAIRS, OTHERS, PROMPTS = "groups.parquet", "pairs.parquet", "others.parquet", "prompts.parquet"
+MANIFEST = "manifest.json"
 ROWS_PER_CHUNK, BYTES_PER_CHUNK = 5_000, 16 * 2**20
 ROWS_PER_GROUP = 20_000  # of a Parquet file: fewer cost the writer memory until the end, more cost it at once
 
@@ -150,6 +153,7 @@ def save_snapshot(
     config: dict[str, Any],
     counts: dict[str, Any],
     content_hash: str,
+    prompts_hash: str,
     *,
     nonce: str | None,
     created_by: str | None,
@@ -161,6 +165,7 @@ def save_snapshot(
         "config": json.dumps(config, sort_keys=True),
         "counts": json.dumps(counts, sort_keys=True),
         "content_hash": content_hash,
+        "prompts_hash": prompts_hash,
         "nonce": nonce,
         "created_by": created_by,
         "created_at": tx.now(),
@@ -181,6 +186,12 @@ def get_snapshot(tx: Tx, snapshot_id: str) -> Snapshot:
 def snapshot_of_nonce(tx: Tx, nonce: str) -> Snapshot | None:
     row = tx.row(sa.select(snapshot).where(snapshot.c.nonce == nonce))
     return None if row is None else _as_snapshot(row)
+
+
+def set_prompts_hash(tx: Tx, snapshot_id: str, prompts_hash: str) -> bool:
+    """Record the hash of a snapshot's prompts where it has none yet; return whether it was this call that did."""
+    without = (snapshot.c.id == snapshot_id, snapshot.c.prompts_hash.is_(None))
+    return tx.execute(sa.update(snapshot).where(*without).values(prompts_hash=prompts_hash)).rowcount == 1
 
 
 def list_snapshots(tx: Tx, project_id: str | None = None) -> list[Snapshot]:
@@ -300,6 +311,36 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_files(home: Home, snapshot: Snapshot) -> None:
+    """Look whether the files of a snapshot are what was frozen.
+
+    Raises InvalidInput for one that has changed, NotFound where one is missing.
+    """
+    folder = home.snapshot_folder(snapshot.id)
+    if not (folder / MANIFEST).is_file():
+        missing = f"the file {folder / MANIFEST} is missing"
+        raise NotFound(f"{missing}: the snapshot's folder was moved or not copied to this machine")
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    wanted = {name: facts["sha256"] for name, facts in manifest["files"].items()}
+    if snapshot.prompts_hash is not None:
+        wanted[PROMPTS] = snapshot.prompts_hash
+    for name, known in wanted.items():
+        if not (folder / name).is_file():
+            missing = f"the file {folder / name} is missing"
+            raise NotFound(f"{missing}: the snapshot's folder was moved or not copied to this machine")
+        if (found := file_hash(folder / name)) != known:
+            raise InvalidInput(_changed(folder / name, known, found))
+    if manifest["content_hash"] != snapshot.content_hash:
+        raise InvalidInput(_changed(folder / MANIFEST, snapshot.content_hash, manifest["content_hash"]))
+
+
+def _changed(path: Path, known: str, found: str) -> str:
+    return (
+        f"{path} has changed since it was frozen: its hash was {known}, now it is {found}; put it back from a backup, "
+        "or make a new snapshot"
+    )
+
+
 def _n_characters(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
@@ -323,4 +364,5 @@ def _as_snapshot(row: sa.Row[Any]) -> Snapshot:
         content_hash=row.content_hash,
         created_at=row.created_at,
         created_by=row.created_by,
+        prompts_hash=row.prompts_hash,
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data.errors import InvalidInput
+from data.held_out import trained_on
 from data.metrics import samples_of
+from data.paths import Home
 from data.projects import create_project, get_project
-from data.prompts import prompt_id_of
+from data.prompts import get_splits, prompt_id_of
 from data.rankings import current_rankings
 from data.records import Messages, NewPrompt, NewResponse, Project, RankingStatus, RunKind, Split
 from data.runs import get_run
@@ -27,17 +29,20 @@ _PAGE = 500
 @dataclass
 class Comparison:
     """A project made to compare models. Counts: `tasks`, `same_answer` (prompts to which all models said the same),
-    `one_model` (prompts that only one of them answered), `known`."""
+    `one_model` (prompts that only one of them answered), `known`; of all prompts `trained_on` are not held out of the
+    models. `not_known`: why that can't be told."""
 
     project: Project
     models: list[str]
     counts: Counter[str] = field(default_factory=Counter)
+    not_known: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Report:
     """What the rankings of a project say about its models. `n_same`: prompts to which all of them said the same, which
-    nobody ranks. `rates_with_same`: the rates with those as ties, empty where there are none."""
+    nobody ranks. `rates_with_same`: the rates with those as ties, empty where there are none. Something behind
+    the models was trained on `n_trained_on` of the `n_prompts` of the rates; `not_known`: why that can't be told."""
 
     rates: WinRates
     rates_with_same: list[Rate]
@@ -45,10 +50,23 @@ class Report:
     n_rankings: int
     n_unacceptable: int
     n_skipped: int
+    n_prompts: int = 0
+    n_trained_on: int = 0
+    not_known: tuple[str, ...] = ()
+
+    @property
+    def held_out_words(self) -> str:
+        """Whether the prompts are held out of the models, in a sentence."""
+        if self.not_known:
+            return f"It is not known whether the prompts are held out: {'; '.join(self.not_known)}."
+        behind = "the models, their reward models or what they started from"
+        if self.n_trained_on:
+            return f"{self.n_trained_on} of {self.n_prompts} prompts were trained on, by {behind}."
+        return f"{self.n_prompts} of {self.n_prompts} prompts are held out of {behind}, as far as is known here."
 
 
 def create_comparison(
-    store: Store, run_ids: Sequence[str], name: str, *, overlap: int = 1, nonce: str | None = None
+    store: Store, home: Home, run_ids: Sequence[str], name: str, *, overlap: int = 1, nonce: str | None = None
 ) -> Comparison:
     """Make a project in which the responses of finished comparison runs are ranked blind.
 
@@ -60,6 +78,10 @@ def create_comparison(
         models = list(dict.fromkeys(model for by_model in answers.values() for model in by_model))
         k = max(2, min(12, len(models)))
         made = Comparison(create_project(tx, name, k=k, overlap=overlap, nonce=nonce), models)
+        known = trained_on(tx, home, models=models)
+        made.not_known = known.unknown
+        if trained := sum(not known.holds_out(key) for key in answers):
+            made.counts["trained_on"] = trained
         for key, by_model in answers.items():
             prompt_id = prompt_id_of(tx, made.project.id, NewPrompt(messages[key], Split.EVAL))
             responses = _distinct(by_model)
@@ -79,8 +101,9 @@ def create_comparison(
     return made
 
 
-def comparison_report(store: Store, project_id: str, *, seed: int = 0) -> Report:
-    """Win rates between the models of a project, from its current rankings. Raises NotFound."""
+def comparison_report(store: Store, home: Home, project_id: str, *, seed: int = 0) -> Report:
+    """Win rates between the models of a project, from its current rankings, and on how many of their prompts the
+    models, or something behind them, were trained. Raises NotFound."""
     with store.read() as tx:
         get_project(tx, project_id)
         models_of = _models_by_task(tx, project_id)
@@ -92,6 +115,12 @@ def comparison_report(store: Store, project_id: str, *, seed: int = 0) -> Report
             ranks = ranking.ranks or (1,) * len(models_of[ranking.task_id])  # none acceptable: none is better
             outcomes = _outcomes(models_of[ranking.task_id], ranks, set(ranking.detail.unplaced))
             prompts.setdefault(prompt_id, []).append(outcomes)
+        asked = {prompt_id for prompt_id, outcomes in prompts.items() if any(outcomes)}
+        known = trained_on(
+            tx, home, models=sorted({name for task in models_of.values() for names in task for name in names})
+        )
+        splits = get_splits(tx, project_id)
+        trained = [each for each in asked if not known.holds_out(splits[each][0])]
         alike = [each.provenance.get(MODELS, ()) for each in responses_without_task(tx, project_id)]
     same = [[_outcomes([list(models)], (1,), set())] for models in alike if len(models) > 1]
     judged = list(prompts.values())
@@ -102,6 +131,9 @@ def comparison_report(store: Store, project_id: str, *, seed: int = 0) -> Report
         n_rankings=counts[RankingStatus.RANKED],
         n_unacceptable=counts[RankingStatus.UNACCEPTABLE],
         n_skipped=counts[RankingStatus.SKIPPED],
+        n_prompts=len(asked),
+        n_trained_on=len(trained),
+        not_known=tuple(known.unknown),
     )
 
 

@@ -25,11 +25,12 @@ from data.disk import sync_file, sync_folder
 from data.engine import Store, Tx
 from data.errors import InvalidInput
 from data.fields import option
+from data.frozen_prompts import write_prompts
 from data.paths import Home
 from data.projects import export_key, get_project
 from data.prompts import get_splits
 from data.rankings import count_superseded, current_rankings
-from data.records import Ranking, RankingStatus, Snapshot
+from data.records import Prompt, Ranking, RankingStatus, Snapshot, Split
 from data.snapshots import (
     GROUP_COLUMNS,
     GROUPS,
@@ -38,6 +39,7 @@ from data.snapshots import (
     OTHERS,
     PAIR_COLUMNS,
     PAIRS,
+    PROMPTS,
     Group,
     TableWriter,
     file_hash,
@@ -139,8 +141,10 @@ def freeze_snapshot(
         snapshot_id = tx.new_id()
         counter = _counter(tx, project_id, on_group)
         groups = partial(iter_groups, tx, project_id, config, counter)
-        folder, digest = _write_files(home, snapshot_id, config, groups, counter)
-    saved, values = None, (asdict(config), counter.as_counts(), digest)
+        side_of = partial(_side_by_text, config)
+        prompts = partial(write_prompts, tx, project_id, side_of=side_of)
+        folder, digest = _write_files(home, snapshot_id, config, groups, prompts, counter)
+    saved, values = None, (asdict(config), counter.as_counts(), digest, file_hash(folder / PROMPTS))
     try:
         with store.begin() as tx:
             saved = save_snapshot(tx, snapshot_id, project_id, *values, nonce=nonce, created_by=created_by)
@@ -155,6 +159,7 @@ def _write_files(
     snapshot_id: str,
     config: SnapshotConfig,
     groups: Callable[[OnOther], Iterator[Group]],
+    write_prompts: Callable[[Path, Path], None],
     counter: SnapshotCounter,
 ) -> tuple[Path, str]:
     """Write a snapshot's folder, whole or not at all; return it, and the content hash."""
@@ -166,6 +171,7 @@ def _write_files(
         if not counts["pairs"]:
             raise InvalidInput(_nothing_to_freeze(counts))
         _write_pairs(staging)
+        write_prompts(staging, staging / PROMPTS)
         _write_manifest(staging, snapshot_id, config, counts, digest.hexdigest(), counter.examples)
         return _settle(staging, home.snapshot_folder(snapshot_id)), digest.hexdigest()
     finally:
@@ -196,6 +202,12 @@ def _write_pairs(folder: Path) -> None:
         for groups in read_batches(folder / GROUPS):
             for pairs in pair_batches(groups):
                 writer.add_batch(pairs)
+
+
+def _side_by_text(config: SnapshotConfig, prompt: Prompt) -> Split:
+    """The side of a prompt of which the snapshot has no group."""
+    known = {prompt.id: (prompt.fingerprint, prompt.split)}
+    return side_of_other(known, prompt.id, eval_share=config.eval_share, seed=config.seed)
 
 
 def _settle(staging: Path, folder: Path) -> Path:

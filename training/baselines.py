@@ -49,7 +49,11 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     scorers = Scorers(config, reporter, machine, encoder)
     prompts = load_held_out(config, reporter, encoder, context_of(source), scorers.readings)
     if not prompts:
-        raise InvalidInput("the snapshot has no held-out prompt that fits; freeze one with eval_share above 0")
+        raise InvalidInput(
+            "the snapshot has no held-out prompt that fits and that nothing behind the policies and the reward models "
+            "was trained on (the run's event held_out_prompts has the numbers); freeze one with eval_share above 0, or "
+            "name prompts as held out when they are imported"
+        )
     names = [name for name in config.models.replace(",", " ").split() if name]
     judge = Judge(config, reporter, machine, encoder, prompts, scorers)
     total = len(names) + 1
@@ -84,7 +88,8 @@ def compare_at_equal_kl(
     for row in rows:
         other = Path(why_not="the start" if row["model"] == START else "it is no run of this store")
         row.update(row_at(paths.get(row["model"], other), kl))
-    differ = settings_that_differ(run for name, run in runs.items() if paths[name].points)
+    with reporter.store.read() as tx:
+        differ = settings_that_differ(tx, [run for name, run in runs.items() if paths[name].points])
     return {"best_of_n_ends_at_kl": curve[-1]["kl"], "equal_kl": kl, "evaluations_differ_in": differ}
 
 

@@ -20,6 +20,7 @@ from training.models import (
     MODEL_FOLDER,
     Machine,
     ModelSource,
+    adapter_hash,
     backbone,
     context_of,
     load_classifier,
@@ -54,11 +55,13 @@ def build_roles(
     folder = reporter.home.run_folder(reward_run)
     info = read_reward_info(folder)
     is_shared = shares_base(config, info, source)
-    roles = (
-        _shared(config, machine, source, encoder, folder, info)
-        if is_shared
-        else _separate(config, reporter, machine, source, encoder, Scorer(reporter.home, reward_run, machine))
-    )
+    if is_shared:
+        roles = _shared(config, machine, source, encoder, folder, info)
+        reporter.models[f"run:{reward_run}"] = adapter_hash(folder)
+    else:
+        scorer = Scorer(reporter.home, reward_run, machine)
+        roles = _separate(config, reporter, machine, source, encoder, scorer)
+        reporter.models[f"run:{reward_run}"] = _revision(scorer)
     layout = "one base, an adapter for each role" if is_shared else f"separate models, {config.adapter} training"
     trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
     reporter.event("roles", layout=layout, trained_parameters=trained)
@@ -245,7 +248,13 @@ def second_reward_models(
 def load_reward_model(run_id: str, reporter: Reporter, machine: Machine, encoder: Encoder) -> RewardModel:
     """A finished run's reward model with weights of its own, for responses in the policy's tokens."""
     scorer = Scorer(reporter.home, run_id, machine)
+    reporter.models.setdefault(f"run:{run_id}", _revision(scorer))
     return SeparateRewardModel(scorer, encoder, scorer.info.vocabulary_hash == encoder.vocabulary_hash)
+
+
+def _revision(scorer: Scorer) -> str:
+    """What a checkpoint holds the run to: the reward model's weights with their zero."""
+    return f"{scorer.source.revision}-{adapter_hash(scorer.folder)}"
 
 
 def _linear(weight: Tensor, machine: Machine) -> nn.Linear:

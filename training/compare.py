@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from data.errors import InvalidInput
-from data.prompts import list_prompts
-from data.records import Messages, Prompt, Split
+from data.held_out import Choice, TrainedOn, choose_prompts, trained_on
+from data.records import Messages, Prompt
 from data.text import messages_fingerprint
 from training.config import CompareConfig
 from training.models import Machine, find_model, set_up_machine, versions
@@ -19,32 +18,49 @@ def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
     """Sample both models with the same random numbers, score them, and show the texts side by side."""
     machine = set_up_machine(config)
     reporter.versions(versions(machine))
-    prompts = wanted_prompts(config, reporter)
+    choice = wanted_prompts(config, reporter)
     scorer = Scorer(reporter.home, reporter.run.reward_run_id, machine) if reporter.run.reward_run_id else None
     sides = {"a": config.model_a, "b": config.model_b}
     rows: dict[str, list[dict[str, Any]]] = {}
     for number, (side, name) in enumerate(sides.items(), start=1):
-        rows[side] = answers(config, reporter, machine, side, name, prompts, scorer)
+        rows[side] = answers(config, reporter, machine, side, name, choice, scorer)
         reporter.step(number, len(sides), samples=[row for found in rows.values() for row in found])
-    result: dict[str, Any] = {"prompts": len(prompts), **{f"model_{side}": name for side, name in sides.items()}}
+    result: dict[str, Any] = said_of(choice) | {f"model_{side}": name for side, name in sides.items()}
     if scorer is not None:
         for side, found in rows.items():
             result[f"score_{side}"] = sum(row["score"] for row in found) / max(1, len(found))
     return result
 
 
-def wanted_prompts(config: CompareConfig, reporter: Reporter) -> list[Prompt]:
-    """The prompt that was typed, or the project's held-out prompts, or else any. Raises InvalidInput without one."""
-    if config.prompt.strip():
-        messages: Messages = ({"role": "user", "content": config.prompt},)
-        return [Prompt("typed", "", messages, None, messages_fingerprint(messages), {}, 0.0)]
+def wanted_prompts(config: CompareConfig, reporter: Reporter) -> Choice:
+    """The prompt that was typed, or prompts of the project that are held out of all that went into both models and the
+    reward model; with `prompts = any` others where those are too few. Raises InvalidInput without one."""
     with reporter.store.read() as tx:
-        project_id = reporter.run.project_id or ""
-        found = list_prompts(tx, project_id, split=Split.EVAL, limit=config.limit)
-        found = found or list_prompts(tx, project_id, limit=config.limit)
-    if not found:
-        raise InvalidInput("the project has no prompts; type one, or import some")
-    return found
+        if config.prompt.strip():
+            choice = _typed(config.prompt, trained_on(tx, reporter.home, runs=[reporter.run.id]))
+        else:
+            project_id, is_any = reporter.run.project_id or "", config.prompts == "any"
+            choice = choose_prompts(
+                tx, reporter.home, project_id, config.limit, models=(), runs=[reporter.run.id], with_trained=is_any
+            )
+    of_project = {} if config.prompt.strip() else {"held_out": choice.n_held_out, "trained_on": choice.n_trained}
+    reporter.event("prompts", **said_of(choice), **of_project)
+    return choice
+
+
+def _typed(text: str, known: TrainedOn) -> Choice:
+    messages: Messages = ({"role": "user", "content": text},)
+    prompt = Prompt("typed", "", messages, None, messages_fingerprint(messages), {}, 0.0)
+    is_held_out = known.holds_out(prompt.fingerprint)
+    trained = frozenset(() if is_held_out else (prompt.fingerprint,))
+    return Choice([prompt], trained, int(is_held_out), int(not is_held_out), known.unknown)
+
+
+def said_of(choice: Choice) -> dict[str, Any]:
+    """How many prompts were taken, on how many of them something behind a model was trained, and of what that is not
+    known."""
+    unsure = {"held_out_not_known": "; ".join(choice.unknown)} if choice.unknown else {}
+    return {"prompts": len(choice.prompts), "prompts_trained_on": len(choice.trained), **unsure}
 
 
 def answers(
@@ -53,13 +69,13 @@ def answers(
     machine: Machine,
     side: str,
     name: str,
-    prompts: list[Prompt],
+    choice: Choice,
     scorer: Scorer | None,
 ) -> list[dict[str, Any]]:
     """One model's answers, as rows to show. The prompts that do not fit are counted in an event."""
     sampler = Sampler(config, find_model(name, reporter.home, reporter), machine, reporter)
     usable = []
-    for prompt in prompts:
+    for prompt in choice.prompts:
         ids, reason = sampler.encode(prompt)
         if ids is None:
             reporter.event("prompt_skipped", prompt_id=prompt.id, side=side, reason=reason)
@@ -84,5 +100,6 @@ def answers(
                 "response": text,
             }
             row |= {"messages": list(prompt.messages), "revision": sampler.source.revision}
+            row["trained_on"] = prompt.fingerprint in choice.trained
             rows.append(row | {"score": score, "n_tokens": len(each.ids), "ended": each.has_ended})
     return rows

@@ -48,8 +48,9 @@ def second_names(n: int) -> list[str]:
 class SampleConfig(CutGenerationConfig):
     """Sample K distinct responses for each prompt and make them tasks to rank."""
 
-    model: str = option(DEMO_MODEL, "the SFT model: 'demo', a folder, a hub id, run:ID, or run:ID/best: the best "
-                        "policy that a PPO run kept")  # fmt: skip
+    model: str = option("", "the SFT model: 'demo', a folder, a hub id, run:ID, or run:ID/best: the best policy that "
+                        "a PPO run kept; empty: the model of the project's responses, 'demo' where it has "
+                        "none")  # fmt: skip
     k: int = option(4, "responses per prompt", min=1, max=12)
     split: str = option(
         "all", "which prompts: all, those not named as held out, or those that are", choices=("all", "train", "eval")
@@ -112,7 +113,7 @@ class PPOConfig(TrainConfig, GenerationConfig):
     """Train a policy against a reward model with PPO (Ouyang et al. 2022; Schulman et al. 2017)."""
 
     max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
-    prompts_file: str = option("", "prompts from this file instead of the snapshot's project")
+    prompts_file: str = option("", "prompts from this file instead of the snapshot's training side")
     iterations: int = option(50, "rollouts, each with its updates", min=1, max=1_000_000)
     prompts_per_iteration: int = option(32, "prompts of a rollout", unit="prompts", min=1, group=SAMPLING)
     responses_per_prompt: int = option(1, "responses sampled for each of them", min=1, max=64, group=SAMPLING)
@@ -241,7 +242,7 @@ class DPOConfig(FinetuneConfig):
 class RLOOConfig(EvaluatedConfig):
     """Train a policy against a reward model without a critic, with TRL's RLOOTrainer (Ahmadian et al. 2024)."""
 
-    prompts_file: str = option("", "prompts from this file instead of the snapshot's project")
+    prompts_file: str = option("", "prompts from this file instead of the snapshot's training side")
     iterations: int = option(50, "steps", min=1, max=1_000_000)
     prompts_per_step: int = option(8, "prompts of a step", unit="prompts", min=1, group=SAMPLING)
     responses_per_prompt: int = option(4, "responses sampled for each of them", min=2, max=64, group=SAMPLING)
@@ -257,7 +258,8 @@ class RLOOConfig(EvaluatedConfig):
 class BaselinesConfig(GenerationConfig):
     """Compare policies on the snapshot's held-out prompts, with best-of-n from their start as the reference curve."""
 
-    model: str = option("", "the model that the policies started from; empty: the reward run's model")
+    model: str = option("", "the model that the policies started from; empty: found from the "
+                        "policies, without any the reward run's model")  # fmt: skip
     models: str = option("", "the policies, such as 'run:ID run:ID/best'")
     max_new_tokens: int = option(64, "longest response", unit="tokens", min=1, max=32_768, group=SAMPLING)
     eval_prompts: int = option(64, "held-out prompts", unit="prompts", min=1, group=SAMPLING)
@@ -296,11 +298,14 @@ class ScoreConfig(MachineConfig):
 class CompareConfig(CutGenerationConfig):
     """Sample two models on the same prompts, and score both by a reward model where one is named."""
 
-    model_a: str = option(DEMO_MODEL, "the first model")
+    model_a: str = option("", "the first model; empty: what the second one started from")
     model_b: str = option("", "the second model, such as run:ID of a PPO run, or its best: run:ID/best")
     k: int = option(1, "responses of each model to each prompt", min=1, max=12, group=SAMPLING)
-    prompt: str = option("", "the prompt; empty: prompts of the project's held-out side")
-    limit: int = option(8, "at most so many held-out prompts", min=1, max=1000)
+    prompt: str = option("", "the prompt; empty: prompts of the project")
+    prompts: str = option("held_out", "which of the project's: only those held out of all that went into both models "
+                          "and the reward model, or also others where those are too few, which the result says",
+                          choices=("held_out", "any"))  # fmt: skip
+    limit: int = option(8, "at most so many prompts", min=1, max=1000)
     max_prompt_tokens: int = option(1024, "prompts longer than this are skipped, and counted", unit="tokens", min=1)
 
 

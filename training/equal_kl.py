@@ -14,9 +14,11 @@ from typing import Any
 from data.engine import Tx
 from data.metrics import metrics_of
 from data.records import Run
+from data.runs import events_of
 
 KL, SCORE = "held_out/kl_mean", "held_out/score_mean"
 AS_ASKED = ("eval_prompts", "max_new_tokens", "temperature", "seed")  # what evaluations are made with
+PROMPTS_EVENT = "held_out_prompts"
 NO_EVALUATIONS = "no held-out evaluations"
 NOT_THERE = "no evaluation that near the start"
 
@@ -61,10 +63,12 @@ def row_at(path: Path, kl: float | None) -> dict[str, Any]:
     }
 
 
-def settings_that_differ(runs: Iterable[Run]) -> list[str]:
-    """Names of what the runs' evaluations were not made with alike."""
-    asked = [run.config for run in runs]
-    return [name for name in AS_ASKED if len({config.get(name) for config in asked}) > 1]
+def settings_that_differ(tx: Tx, runs: Iterable[Run]) -> list[str]:
+    """Names of what the runs' evaluations were not made with alike, the prompts themselves last."""
+    known = list(runs)
+    found = [name for name in AS_ASKED if len({run.config.get(name) for run in known}) > 1]
+    prompts = {event.detail.get("sha256") for run in known for event in events_of(tx, run.id, kinds=(PROMPTS_EVENT,))}
+    return [*found, *([PROMPTS_EVENT] if len(prompts - {None}) > 1 else [])]  # None: of an older release
 
 
 def score_at(points: Sequence[tuple[float, float]], kl: float) -> float | None:

@@ -28,9 +28,14 @@ from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
 from training.config import CONFIGS, DEMO_MODEL, RewardConfig
+from training.starts import common_start, start_behind, start_of
 from training.supervisor import STARTER_VARIABLE, Worker, tail_log
 
-__all__ = ["STARTER_VARIABLE", "Worker"]  # so that the app needs nothing of `training` but this module and `config`
+__all__ = [
+    "STARTER_VARIABLE",
+    "Worker",
+    "start_of",
+]  # so that the app needs nothing of `training` but this module and `config`
 
 _WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)  # they end with a model that writes text
 _AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES)  # others may be evaluated by one
@@ -242,8 +247,11 @@ def _child_environment(home: Home) -> dict[str, str]:
 def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_run: Run | None) -> dict[str, Any]:
     """A run's configuration as it is stored: with the model filled in, and written so that it is found anywhere."""
     values = to_dict(config)
+    _settle_models(tx, values)
+    if kind is RunKind.COMPARE and values["model_a"] == "":
+        values["model_a"] = start_behind(tx, values["model_b"])
     if values.get("model") == "":
-        values["model"] = _model_to_start_from(tx, project_id, reward_run)
+        values["model"] = _model_of(tx, kind, values, project_id, reward_run)
     _settle_models(tx, values)
     if values.get("ptx_file"):
         values["ptx_file"] = _file_of_texts(values["ptx_file"])
@@ -309,11 +317,20 @@ def _more_reward_runs(tx: Tx, written: str, first: Run | None) -> str:
     return ",".join(ids[1:])
 
 
-def _model_to_start_from(tx: Tx, project_id: str | None, reward_run: Run | None) -> str:
-    if reward_run is not None and reward_run.config.get("model"):
+def _model_of(tx: Tx, kind: RunKind, values: dict[str, Any], project_id: str | None, reward_run: Run | None) -> str:
+    """The model that belongs where a configuration names none. Raises InvalidInput where nothing tells it."""
+    if kind is RunKind.BASELINES and (start := common_start(tx, values["models"].split())):
+        return start
+    is_start = reward_run is not None and reward_run.config.get("train", True)  # else its model writes no text
+    if reward_run is not None and is_start and reward_run.config.get("model"):
         return str(reward_run.config["model"])
-    sampled = models_of_project(tx, project_id) if project_id else []
-    return sampled[0][0] if sampled else DEMO_MODEL
+    if sampled := models_of_project(tx, project_id) if project_id else []:
+        return sampled[0][0]
+    if kind is RunKind.SAMPLE:
+        return DEMO_MODEL
+    raise InvalidInput(
+        "model is empty, and no response of the project says which model wrote it: name one, such as model=demo"
+    )
 
 
 def _settle_models(tx: Tx, values: dict[str, Any]) -> None:

@@ -26,6 +26,8 @@ from training.reporter import Recorder
 from training.turns import Turn, read_turn, write_turn
 
 MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
+_TOKENIZER_FILES = ("tokenizer*", "*_tokens*.json", "vocab*", "merges*", "spiece*", "chat_template*",
+                    "generation_config.json")  # fmt: skip
 UNKNOWN = "unknown"  # a revision that the hub did not tell
 log = logging.getLogger(__name__)
 
@@ -91,6 +93,8 @@ def find_model(name: str, home: Home, reporter: Recorder) -> ModelSource:
     """
     source = _locate(name, home, reporter)
     reporter.models[name] = source.revision
+    if Path(source.place).is_dir():
+        reporter.models[f"{name} (tokenizer)"] = tokenizer_hash(Path(source.place))
     return source
 
 
@@ -112,8 +116,22 @@ def _locate(name: str, home: Home, reporter: Recorder) -> ModelSource:
 
 def weights_hash(folder: Path) -> str:
     """A hash of a model's weights and configuration: equal hashes mean the same model."""
+    return _hash_of([folder / "config.json", *sorted(folder.glob("*.safetensors"))])
+
+
+def tokenizer_hash(folder: Path) -> str:
+    """A hash of what makes token ids of texts, and ends responses: tokenizer, template, generation settings."""
+    return _hash_of(sorted({path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern) if path.is_file()}))
+
+
+def adapter_hash(run_folder: Path) -> str:
+    """A hash of a reward run's adapter, and of its model's zero."""
+    return _hash_of([*sorted((run_folder / ADAPTER_FOLDER).glob("adapter_*")), run_folder / MODEL_FOLDER / REWARD_FILE])
+
+
+def _hash_of(paths: list[Path]) -> str:
     digest = hashlib.sha256()
-    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+    for path in paths:
         digest.update(path.name.encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

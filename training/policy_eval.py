@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +12,14 @@ import torch
 from torch import Tensor
 
 from data.errors import InvalidInput
+from data.held_out import trained_on
 from data.records import Split
 from data.rollouts import HELD_OUT, write_rollout
 from data.snapshots import read_groups
+from data.text import messages_fingerprint
 from training.config import BaselinesConfig, EvaluatedConfig, PPOConfig
 from training.encoding import Encoder
-from training.equal_kl import KL, SCORE
+from training.equal_kl import KL, PROMPTS_EVENT, SCORE
 from training.generation import Generated, generate
 from training.learner import Learner
 from training.maths.advantages import gae, token_rewards
@@ -197,13 +200,21 @@ def second_figures(scores: Tensor) -> Metrics:
 def held_out_prompts(
     config: PPOConfig | BaselinesConfig | EvaluatedConfig, reporter: Reporter, encoder: Encoder, context: int
 ) -> list[PromptItem]:
-    """The first prompts of the snapshot's held-out side that fit; the rest is counted in an event."""
-    limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0)
+    """The first prompts of the snapshot's held-out side that fit, and that nothing behind the run was trained on; the
+    rest is counted in an event."""
+    limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0, trained_on=0)
+    with reporter.store.read() as tx:
+        known = trained_on(tx, reporter.home, runs=[reporter.run.id])
     found: dict[str, PromptItem] = {}
+    left_out = set[str]()
     for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
         if len(found) >= config.eval_prompts:
             break
-        if group.split is not Split.EVAL or group.prompt_id in found:
+        if group.split is not Split.EVAL or group.prompt_id in found or group.prompt_id in left_out:
+            continue
+        left_out.add(group.prompt_id)
+        if not known.holds_out(messages_fingerprint(group.messages)):
+            counts["trained_on"] += 1
             continue
         try:
             ids = encoder.prompt_ids(group.messages)
@@ -216,5 +227,7 @@ def held_out_prompts(
         counts["used"] += 1
         found[group.prompt_id] = PromptItem(group.prompt_id, group.messages, ids, group.facts)
     if config.eval_prompts:
-        reporter.event("held_out_prompts", **counts)
+        keys = "\n".join(messages_fingerprint(each.messages) for each in found.values())
+        unsure = {"not_known": known.unknown} if known.unknown else {}
+        reporter.event(PROMPTS_EVENT, **counts, **unsure, sha256=hashlib.sha256(keys.encode()).hexdigest())
     return list(found.values())

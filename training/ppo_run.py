@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from data.errors import InvalidInput
 from data.files import Row, read_rows
-from data.prompts import list_prompts
 from data.records import Messages, Split
-from data.snapshots import read_groups
 from training.build_roles import build_roles, readings_of, second_reward_models
 from training.config import (
     BaselinesConfig,
@@ -25,6 +21,7 @@ from training.config import (
     peak_learning_rate,
 )
 from training.encoding import Encoder
+from training.inputs import kept_file, snapshot_prompts
 from training.learner import Learner, resume
 from training.models import (
     MODEL_FOLDER,
@@ -47,7 +44,6 @@ from training.scorer import read_reward_info
 from training.shared_prompts import check_shared_roles
 
 CRITIC_FOLDER = "critic"
-_PAGE = 1000
 
 
 def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
@@ -63,9 +59,9 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     learner = make_learner(config, reporter, roles, encoder)
     report_cut_scores(config, reporter, prompts)
     reporter.event("first_prompt", tokens=len(prompts[0].ids), text=encoder.show(prompts[0].ids)[:2000])
-    resume(learner, reporter)
     tokenizer = load_tokenizer(source)
     evaluation = make_evaluation(config, reporter, machine, encoder, roles, tokenizer, readings)
+    resume(learner, reporter)  # after all models are known: a checkpoint holds the run to them
     train(config, learner, prompts, encoder, machine, reporter, evaluation)
     save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER, encoder)
     save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER, encoder)
@@ -132,7 +128,7 @@ def load_prompts(
     readings: Mapping[str, Reading],
     counts: Counter[str] | None = None,
 ) -> list[PromptItem]:
-    """The prompts to sample from: a file's, or those of the snapshot's project that are not held out.
+    """The prompts to sample from: a file's, or those on the training side of the run's snapshot, ranked or not.
 
     Prompts that are too long, or refused by the template of the policy or of a reward model, are counted (in `counts`
     too) and left out. context: how many tokens the models read. Raises InvalidInput if none is left.
@@ -141,7 +137,8 @@ def load_prompts(
     counts = Counter[str]() if counts is None else counts
     counts.update(used=0, too_long=0, refused_by_policy=0, **{f"refused_by_{name}": 0 for name in readings})
     items = []
-    for key, messages, facts in _prompts_of_file(config) if config.prompts_file else _prompts_of_project(reporter):
+    given = _prompts_of_file(config, reporter) if config.prompts_file else _prompts_of_snapshot(reporter)
+    for key, messages, facts in given:
         try:
             ids = encoder.prompt_ids(messages)
         except InvalidInput:
@@ -195,21 +192,14 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
     return learner
 
 
-def _prompts_of_file(config: PPOConfig | RLOOConfig) -> Iterator[tuple[str, Messages, str]]:
+def _prompts_of_file(config: PPOConfig | RLOOConfig, reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
     """Rows that `labeling.handover` wrote."""
-    for row in read_rows(Path(config.prompts_file)):
+    for row in read_rows(kept_file("prompts_file", config.prompts_file, reporter)):
         if isinstance(row, Row):
             yield f"line {row.line}", tuple(row.value["messages"]), row.value.get("facts", "")
 
 
-def _prompts_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
-    groups = read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or ""))
-    held_out = {group.prompt_id for group in groups if group.split is Split.EVAL}
-    with reporter.store.read() as tx:
-        for offset in count(0, _PAGE):
-            page = list_prompts(tx, reporter.run.project_id or "", limit=_PAGE, offset=offset)
-            for prompt in page:
-                if prompt.id not in held_out and prompt.split is not Split.EVAL:
-                    yield prompt.id, prompt.messages, prompt.facts
-            if len(page) < _PAGE:
-                return
+def _prompts_of_snapshot(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
+    for prompt in snapshot_prompts(reporter):
+        if prompt.split is Split.TRAIN:
+            yield prompt.prompt_id, prompt.messages, prompt.facts

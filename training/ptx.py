@@ -5,22 +5,19 @@ Each is (ids that are only read, ids whose log-probability counts).
 
 from __future__ import annotations
 
-import hashlib
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from data.errors import InvalidInput
 from data.language_texts import LanguageText, Unfit, found_words, read_texts
-from data.records import Messages, RunKind, Split
-from data.snapshots import read_groups
+from data.records import Messages, Split
+from data.snapshots import file_hash, read_groups
 from training.config import PPOConfig
 from training.encoding import Encoder, Fitted, fit
+from training.inputs import kept_file
 from training.reporter import Reporter
 
-KEPT_FILE = "ptx"  # in the run's folder, with the suffix of the file that was given
 MOST = 100_000  # examples that are held in memory
 Example = tuple[list[int], list[int]]
 
@@ -61,7 +58,7 @@ def texts_of_file(config: PPOConfig, reporter: Reporter, encoder: Encoder, conte
     Of more than MOST examples as many are drawn at random, by the seed. What is left out is counted by reason in an
     event, with the hash of the file. Raises InvalidInput if nothing is left.
     """
-    path = kept_file(config, reporter)
+    path = kept_file("ptx_file", config.ptx_file, reporter)
     limit = min(context, config.max_prompt_tokens + config.max_new_tokens)
     counts, unfit = Counter[str](texts=0, pieces=0, responses=0, cut=0), Counter[str]()
     examples: list[Example] = []
@@ -81,7 +78,7 @@ def texts_of_file(config: PPOConfig, reporter: Reporter, encoder: Encoder, conte
                 examples[place] = example
     said = {f"left_out_{reason}": n for reason, n in unfit.items()} | {"not_drawn": n_seen - len(examples)}
     words = {"first_problem": first_problem} if first_problem else {}
-    reporter.event("ptx_texts", **counts, **said, **words, longest=limit, sha256=_sha256(path))
+    reporter.event("ptx_texts", **counts, **said, **words, longest=limit, sha256=file_hash(path))
     if not examples:
         raise InvalidInput(f"ptx_file: {config.ptx_file} has no text that can be used{found_words(unfit)}")
     return examples
@@ -119,27 +116,3 @@ def pieces(ids: list[int], limit: int) -> Iterator[Example]:
     with the last token of the one before, which is only read."""
     for start in range(0, len(ids) - 1, limit - 1):
         yield ids[start : start + 1], ids[start + 1 : start + limit]
-
-
-def kept_file(config: PPOConfig, reporter: Reporter) -> Path:
-    """The file as the run first saw it: its copy in the run's folder, made at the first start. A check keeps none.
-
-    Raises InvalidInput if the file is not on this machine.
-    """
-    given = Path(config.ptx_file)
-    kept = reporter.folder / f"{KEPT_FILE}{given.suffix.lower()}"
-    if kept.is_file():
-        return kept
-    if not given.is_file():
-        raise InvalidInput(f"ptx_file: {given}: there is no such file on this machine")
-    if reporter.run.kind is not RunKind.PPO:
-        return given
-    staged = kept.with_name(f".{kept.name}")
-    shutil.copyfile(given, staged)
-    staged.replace(kept)
-    return kept
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from data.errors import WorkFailed
+from data.errors import InvalidInput, WorkFailed
 from data.metrics import report_step, rewind
 from data.paths import Home
 from data.projects import get_project
@@ -19,6 +19,7 @@ from data.records import Run, RunKind
 from data.runs import (
     add_event,
     checkpoints_of,
+    events_of,
     forget_checkpoint,
     is_cancel_requested,
     owned_update,
@@ -28,6 +29,7 @@ from data.snapshots import get_snapshot
 from data.store import Store
 from training.turns import utc_date
 
+INPUT = "input"  # the kind of an event that says what an input is
 log = logging.getLogger(__name__)
 
 
@@ -84,6 +86,21 @@ class Reporter:
         log.info("%s %s", kind, detail)
         with self.store.begin() as tx:
             add_event(tx, self.run.id, self.run.epoch, kind, detail)
+
+    def hold_to(self, what: str, sha256: str) -> None:
+        """Record what an input of the run is, at its first start; later ones have to find the same.
+
+        Raises InvalidInput if it has changed.
+        """
+        with self.store.read() as tx:
+            known = {each.detail["what"]: each.detail["sha256"] for each in events_of(tx, self.run.id, kinds=(INPUT,))}
+        if what not in known:
+            self.event(INPUT, what=what, sha256=sha256)
+        elif known[what] != sha256:
+            raise InvalidInput(
+                f"{what} has changed since the run's first start: its SHA-256 was {known[what]}, now it is {sha256}; "
+                "put it back, or start a new run"
+            )
 
     def step(
         self,
@@ -173,6 +190,8 @@ class Silent(Reporter):
     is_main = False
 
     def event(self, kind: str, **detail: object) -> None: ...
+
+    def hold_to(self, what: str, sha256: str) -> None: ...
 
     def step(self, *_step: object, **_words: object) -> None: ...
 

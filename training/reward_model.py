@@ -17,6 +17,8 @@ from datasets import Dataset
 from peft import TaskType
 from trl import RewardConfig as TRLRewardConfig
 
+from data.held_out import trained_on
+from data.prompts import get_splits
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup
 from training.encoding import PADDING, Encoder
@@ -61,6 +63,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     data = read_data(config, folder, reporter.home, reporter)
     config, source, encoder, encoded = data.config, data.source, data.encoder, data.encoded
     reporter.event("data", **data.counts)
+    trained = start_was_trained_on(encoded.held_out, reporter)
     with Helpers(config.processes, reporter, machine.device):
         trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
         if n_processes() > 1:
@@ -83,11 +86,28 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         "shift": info.shift,
         "score_std": info.std,
         "held_out_rankings": len(encoded.held_out),
+        **({"held_out_rankings_trained_on": trained} if trained else {}),
         "held_out": final._asdict() if final else None,
         "model": source.name,
         "base_revision": source.revision,
         "verdicts": report["verdicts"] if report else [],
     }
+
+
+def start_was_trained_on(held_out: list[EncodedGroup], reporter: Reporter) -> int:
+    """Of how many held-out rankings the model that the run starts from, or one behind it, was trained on the prompt.
+
+    They stay in the figures, as people's figures are over the same ones; an event says how many they are.
+    """
+    with reporter.store.read() as tx:
+        known = trained_on(tx, reporter.home, runs=[reporter.run.id])
+        prompts = get_splits(tx, reporter.run.project_id or "")
+    ids = [group.prompt_id for group in held_out if group.prompt_id in prompts]
+    n = sum(not known.holds_out(prompts[each][0]) for each in ids)
+    if n or known.unknown:
+        unsure = {"not_known": known.unknown} if known.unknown else {}
+        reporter.event("held_out_trained_on", rankings=n, of=len(held_out), **unsure)
+    return n
 
 
 def _evaluate_on_the_way(

@@ -28,6 +28,7 @@ from data.runs import finish_run, get_run
 from data.store import Store, open_store
 from training.accelerate_launch import Lease, claim_for_launch, is_first
 from training.config import CONFIGS
+from training.inputs import check_snapshot
 from training.reporter import Cancelled, NotFinite, Reporter, Silent
 from training.supervisor import HELPER_VARIABLE, PARENT_VARIABLE
 
@@ -95,6 +96,7 @@ def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:
     signal.signal(signal.SIGTERM, reporter.request_stop)
     status, kind, message, result = RunStatus.FAILED, FailureKind.ERROR, "", None
     try:
+        check_snapshot(reporter)
         job: Job = importlib.import_module(JOBS[run.kind]).run
         result = job(from_dict(CONFIGS[run.kind], run.config), reporter)
         status = RunStatus.SUCCEEDED

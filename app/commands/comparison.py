@@ -21,16 +21,17 @@ def add_words(words: Any) -> None:
 
 
 def create(arguments: argparse.Namespace, context: Context) -> Outcome:
-    made = create_comparison(context.store, arguments.runs, arguments.name, overlap=arguments.overlap)
+    made = create_comparison(context.store, context.home, arguments.runs, arguments.name, overlap=arguments.overlap)
     line = f"project {made.project.name!r} is made (id {made.project.id}) to compare {', '.join(made.models)}"
     counts = dict(made.counts)
-    document = as_document(made.project) | {"models": made.models, "counts": counts}
-    return Outcome(document, [line, *counted(counts)])
+    document = as_document(made.project) | {"models": made.models, "counts": counts, "not_known": list(made.not_known)}
+    unsure = [f"  it is not known whether the prompts are held out: {why}" for why in made.not_known]
+    return Outcome(document, [line, *counted(counts), *unsure])
 
 
 def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.name)
-    report = comparison_report(context.store, project.id)
+    report = comparison_report(context.store, context.home, project.id)
     return Outcome({"project_id": project.id, **as_document(report)}, _lines(report))
 
 
@@ -48,6 +49,7 @@ def _lines(report: Report) -> list[str]:
         f"{report.n_rankings} rankings, {report.n_unacceptable} without an acceptable response, {report.n_skipped} "
         f"skips; {report.n_same} prompts to which all models said the same are not in it"
     )
+    lines.append(report.held_out_words)
     return lines
 
 

@@ -38,7 +38,7 @@ from data.records import Run, RunKind
 from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
 from labeling.handover import hand_over, hand_over_texts
 from labeling.imports import MAX_PROBLEMS_SHOWN
-from training.config import CONFIGS, DEMO_MODEL, TrainConfig
+from training.config import CONFIGS, TrainConfig
 from training.launch import count_reward_data, queue_run, queue_seeds
 
 SCORES = "scores.jsonl"
@@ -75,8 +75,9 @@ def _add_sample(words: Any) -> None:
     parser = add_word(words, "sample", sample, help, epilog=_fields_page([("fields for --set", field_lines(config))]))
     parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
     parser.add_argument(
-        "--model", default=DEMO_MODEL, metavar="M",
-        help="'demo' (the default), a folder, a hub id, run:ID, or run:ID/best (the best policy that a PPO run kept)",
+        "--model", default="", metavar="M",
+        help="'demo', a folder, a hub id, run:ID, or run:ID/best (the best policy that a PPO run kept); default: the "
+        "model of the project's responses, 'demo' where it has none",
     )  # fmt: skip
     add_set(parser, "the run, listed below; k is the project's unless it is set")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
@@ -107,7 +108,7 @@ def _add_train(words: Any) -> None:
                 "--reward-run", required=True, metavar="ID", help="the run whose model gives the scores"
             )
             parser.add_argument(
-                "--prompts", metavar="FILE", help="prompts from a file instead of the train side of the project"
+                "--prompts", metavar="FILE", help="prompts from a file instead of the training side of the snapshot"
             )
         if kind in (RunKind.SFT, RunKind.DPO):
             help = (

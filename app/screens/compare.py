@@ -22,14 +22,14 @@ from app.widgets.page import (
 from app.widgets.problems import plain
 from app.widgets.run_status import look, run_status
 from app.widgets.win_rates import rank_blind, win_rates
-from app.widgets.words import ago, number, prompt_text, run_name, short_id
+from app.widgets.words import ago, count, number, prompt_text, run_name, short_id
 from data.fields import from_dict
 from data.metrics import samples_of
 from data.records import Project, Role, Run, RunKind
-from data.runs import list_runs
+from data.runs import get_run, list_runs
 from data.store import Tx
-from training.config import DEMO_MODEL, CompareConfig
-from training.launch import queue_run
+from training.config import CompareConfig
+from training.launch import queue_run, start_of
 
 KEY = "compare"
 REFRESH_S = 2.0
@@ -66,12 +66,8 @@ def _form(project: Project, person_id: str) -> None:
     from_address(f"{KEY}.model_b", "model_b", list(models))
     from_address(f"{KEY}.reward", "reward", list(reward_runs))
     key = nonce(KEY)
+    values = _models(models)
     with st.form(f"{KEY}.form", border=False):
-        left, right = st.columns(2)
-        values = {
-            "model_a": _model(left, "Model A", "model_a", models, DEMO_MODEL),
-            "model_b": _model(right, "Model B", "model_b", models, _newest_trained(models)),
-        }
         reward = st.selectbox(
             "Scores by",
             list(reward_runs),
@@ -80,11 +76,10 @@ def _form(project: Project, person_id: str) -> None:
             key=f"{KEY}.reward",
         )
         values["prompt"] = st.text_area(
-            "Prompt", key=f"{KEY}.prompt", placeholder="Leave empty to use prompts of the project's held-out side"
+            "Prompt", key=f"{KEY}.prompt", placeholder="Leave empty to use prompts of the project: see Prompts below"
         )
-        values |= config_form(
-            CompareConfig, f"{KEY}.config", first=("limit", "max_new_tokens", "temperature"), hidden=tuple(values)
-        )
+        first = ("prompts", "limit", "max_new_tokens", "temperature")
+        values |= config_form(CompareConfig, f"{KEY}.config", first=first, hidden=tuple(values))
         is_sent = st.form_submit_button("Compare", type="primary", key=f"{KEY}.start.{key}")
     if is_sent:
         run = None
@@ -105,23 +100,40 @@ def _form(project: Project, person_id: str) -> None:
             go_to("compare", run=run.id)
 
 
-def _model(where: Any, label: str, name: str, models: dict[str, str], start: str) -> str:
-    options = list(models)
-    index = {} if f"{KEY}.{name}" in st.session_state else {"index": options.index(start)}
+def _models(models: dict[str, str]) -> dict[str, str]:
+    """Both models. They stand outside the form, so that A follows B at once: it is what B started from, until another
+    is chosen."""
+    left, right = st.columns(2)
+    model_b = _model(right, "Model B", "model_b", models, _newest_trained(models))
+    with store().read() as tx:
+        start = start_of(tx, model_b)
+        words = "" if start is None else f"what B started from: {model_name(tx, start)}"
+    offered = ({} if start is None else {"": words}) | models
+    model_a = _model(left, "Model A", "model_a", offered, None if start is None else "")
+    if model_b and start is None:
+        left.caption("What B started from is not known here: choose the model to compare it with.")
+    return {"model_a": model_a, "model_b": model_b}
+
+
+def _model(where: Any, label: str, name: str, models: dict[str, str], start: str | None) -> str:
+    options, key = list(models), f"{KEY}.{name}"
+    if st.session_state.get(key) == "" and "" not in models:
+        del st.session_state[key]  # it stood for the start of another B
+    index = {} if st.session_state.get(key) is not None else {"index": None if start is None else options.index(start)}
     chosen = where.selectbox(
         label,
         options,
         format_func=lambda value: models.get(value, value),
         accept_new_options=True,
         placeholder="Choose, or type a folder or hub id",
-        key=f"{KEY}.{name}",
+        key=key,
         **index,
     )
     return str(chosen or "")
 
 
-def _newest_trained(models: dict[str, str]) -> str:
-    return next((value for value in models if value.startswith("run:")), DEMO_MODEL)
+def _newest_trained(models: dict[str, str]) -> str | None:
+    return next((value for value in models if value.startswith("run:")), None)
 
 
 def _run_label(tx: Tx, run: Run) -> str:
@@ -139,6 +151,9 @@ def _results(run: Run) -> None:
         if run.status.is_final:
             st.caption("This comparison has no texts.")
         return
+    with store().read() as tx:
+        result = get_run(tx, run.id).result
+    st.caption(held_out_words(result, samples, [prompt for prompt, _ in pairs]))
     _summary(pairs)
     with st.container(horizontal=True):
         if run.status.is_final:
@@ -152,6 +167,23 @@ def _results(run: Run) -> None:
             for column, side in zip(st.columns(2), SIDES, strict=True):
                 with column.container(border=True, height="stretch"):
                     _side(f"{side.upper()}: {names[side]}", sides.get(side), is_best=side == better_side(sides))
+
+
+def held_out_words(result: dict[str, Any], samples: list[dict[str, Any]], prompts: list[str]) -> str:
+    """Whether the prompts are held out of the models, as the run has found it."""
+    known = [sample for sample in samples if "trained_on" in sample]
+    if not known:
+        return (
+            "It is not known whether these prompts are held out: the comparison is of an older release, which took "
+            "others where those were too few. Compare again to know."
+        )
+    trained = len({prompt_text(sample.get("prompt")) for sample in known if sample["trained_on"]})
+    if why := result.get("held_out_not_known"):
+        return plain(f"It is not known whether these prompts are held out: {why}.")
+    behind = "the models compared, their reward models and what they started from"
+    if trained:
+        return f":material/warning: {trained} of {count(len(prompts), 'prompt')} were trained on, by {behind}."
+    return f"{count(len(prompts), 'held-out prompt')}: nothing that this project knows of {behind} was trained on them."
 
 
 def _side(title: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:

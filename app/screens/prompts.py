@@ -12,7 +12,7 @@ from app.widgets.config_form import config_form
 from app.widgets.gold import gold_line
 from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
 from app.widgets.lineage import show_made_from_prompt
-from app.widgets.models import model_suggestions
+from app.widgets.models import model_name, model_suggestions
 from app.widgets.page import (
     ShownErrors,
     empty_state,
@@ -32,7 +32,7 @@ from data.projects import project_counts
 from data.prompts import count_listed, get_prompt, list_prompts
 from data.records import Message, Project, Response, Role, RunKind, Split
 from data.runs import list_runs
-from data.tasks import holdings_of_prompts, responses_of_prompt, tasks_of_prompt
+from data.tasks import holdings_of_prompts, models_of_project, responses_of_prompt, tasks_of_prompt
 from training.config import SampleConfig
 from training.launch import queue_run
 
@@ -185,7 +185,9 @@ def _sample(project: Project, counts: dict[str, int], person_id: str) -> None:
         return
     with store().read() as tx:
         runs = list_runs(tx, project_id=project.id, kinds=(RunKind.SAMPLE,), limit=1)
-        models = model_suggestions(tx, project.id)
+        found = models_of_project(tx, project.id)
+        own = model_name(tx, found[0][0]) if found else "demo, as it has none yet"
+        models = {"": f"the model of the project's responses: {own}"} | model_suggestions(tx, project.id)
     if runs:
         with st.container(border=True):
             if st.button(run_name(runs[0]), type="tertiary", icon=":material/monitoring:", key="prompts.to_run"):

@@ -56,8 +56,8 @@ def why_none(run: Run, *, has_start: bool) -> str:
     if has_start:
         return "So far only the SFT model's answers are recorded; the policy's come with the next evaluation."
     return (
-        "Nothing is recorded: the run has not come to an evaluation, its snapshot has no held-out prompts that fit, "
-        "or its folder lies on another machine."
+        "Nothing is recorded: the run has not come to an evaluation, its snapshot has no held-out prompts that fit and "
+        "that nothing behind the run was trained on, or its folder lies on another machine."
     )
 
 

@@ -8,9 +8,10 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from app.context import PROJECT_KEY, require, store
+from app.context import PROJECT_KEY, home, require, store
 from app.widgets.models import model_name
 from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
+from app.widgets.problems import plain
 from app.widgets.words import count, short_id
 from data.records import Project, Role, Run
 from data.tasks import models_of_project
@@ -46,13 +47,15 @@ def blind_form(run_id: str) -> None:
             return
     made = None
     with ShownErrors():
-        made = create_comparison(store(), [run_id], name or "", overlap=int(overlap), nonce=key)
+        made = create_comparison(store(), home(), [run_id], name or "", overlap=int(overlap), nonce=key)
     if made is not None:
         renew_nonce(KEY)
         st.session_state[PROJECT_KEY] = made.project.id
         same = made.counts["same_answer"]
         left_out = f"; {count(same, 'prompt')} left out, both say the same" if same else ""
-        say_after_rerun(f"{count(made.counts['tasks'], 'task')} to rank{left_out}")
+        trained = made.counts["trained_on"]
+        on = f"; {count(trained, 'prompt')} of them the models were trained on" if trained else ""
+        say_after_rerun(f"{count(made.counts['tasks'], 'task')} to rank{left_out}{on}")
         go_to("compare")  # not to Rank: who opens that page takes tasks
 
 
@@ -63,7 +66,7 @@ def win_rates(project: Project) -> None:
         names = {model: model_name(tx, model) for model, _ in models}
     if len(models) < 2:
         return
-    report = comparison_report(store(), project.id)
+    report = comparison_report(store(), home(), project.id)
     st.header("Win rates", anchor=False)
     if not report.rates.rates:
         st.caption("No ranking has responses of two models yet. Annotators find the tasks under Rank.")
@@ -75,6 +78,7 @@ def win_rates(project: Project) -> None:
         f"acceptable (a tie), {count(report.n_skipped, 'skip')}; {count(report.n_same, 'prompt')} to which all models "
         "said the same not in it."
     )
+    st.caption(plain(report.held_out_words))
     if report.rates_with_same:
         st.caption("With the same answers as ties")
         _rates_table(report.rates_with_same, names, f"{KEY}.table.same")

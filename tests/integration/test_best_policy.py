@@ -63,7 +63,9 @@ def test_it_is_a_model_wherever_one_is_named(
 ) -> None:
     run = watched(sqlite_store, snapshot, {0: 0.1, 2: 0.7, 4: 0.4}, status)
     reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
-    values = ({"model_b": "demo"} if kind is RunKind.COMPARE else {}) | {field: f"run:{run.id[-6:]}/best"}
+    values = ({"model_a": "demo", "model_b": "demo"} if kind is RunKind.COMPARE else {}) | {
+        field: f"run:{run.id[-6:]}/best"
+    }
     links: dict[str, Any] = {"project_id": snapshot.project_id}
     if kind not in (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES):
         links["snapshot_id"] = snapshot.id
@@ -135,7 +137,7 @@ def test_the_kept_policy_is_sampled_compared_and_trained_on(rig: Rig) -> None:
     name, folder = f"run:{run.id}/best", rig.folder(run) / "best"
     revision = weights_hash(folder)
     assert revision != weights_hash(rig.folder(run) / "model")
-    words = {"model_a": f"run:{run.id}", "model_b": name, "max_new_tokens": 4, "limit": 2}
+    words = {"model_a": f"run:{run.id}", "model_b": name, "max_new_tokens": 4, "limit": 2, "prompts": "any"}
     compared = rig.here(rig.queue(RunKind.COMPARE, project=rig.project(2), **words))
     assert compared.result["model_b"] == name
     project = rig.project(2)

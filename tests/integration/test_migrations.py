@@ -51,7 +51,7 @@ def upgrade():
     op.execute("delete from web_session")
     op.execute("create table half_done (id text)")
 """
-HEAD = "0006"  # the newest revision of this release
+HEAD = "0007"  # the newest revision of this release
 
 
 @pytest.fixture

@@ -110,9 +110,10 @@ def test_held_out_prompts_are_never_sampled(rig: Rig) -> None:
 
 
 def test_prompts_named_as_held_out_are_never_sampled_though_nobody_ranked_them(rig: Rig) -> None:
-    snapshot = rig.snapshot(project := rig.project(n_prompts=6, prompt="own {}"))
+    project = rig.project(n_prompts=6, prompt="own {}")
     make.make_task(rig.store, project, "a", "b", prompt="own named", split=Split.EVAL)
     make.make_task(rig.store, project, "a", "b", prompt="own fresh", split=Split.TRAIN)
+    snapshot = rig.snapshot(project)
     words = {"snapshot": snapshot, "reward_run": rig.reward(), "model": rig.model(), "max_new_tokens": 4}
     run = rig.here(rig.queue(RunKind.PPO, **words, prompts_per_iteration=8, iterations=2, sample_rows=64))
     seen = set(sampled_prompts(rig, run))

@@ -32,7 +32,7 @@ from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot, p
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FILES = ["groups.parquet", "manifest.json", "others.parquet", "pairs.parquet"]
+FILES = ["groups.parquet", "manifest.json", "others.parquet", "pairs.parquet", "prompts.parquet"]
 
 
 def pairs_of(home: Home, frozen: Snapshot) -> list[dict[str, Any]]:

@@ -41,8 +41,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def answers(rig: Rig, project: Project, before: str, after: str, n_prompts: int, **words: Any) -> dict[str, list[str]]:
-    """Texts of both models on held-out prompts, four to each."""
-    names = {"model_a": before, "model_b": after, "k": 4, "limit": n_prompts, "batch_size": n_prompts}
+    """Texts of both models on prompts of the project, four to each; held-out ones first."""
+    names: dict[str, Any] = {"model_a": before, "model_b": after, "k": 4, "limit": n_prompts, "batch_size": n_prompts}
+    names["prompts"] = "any"  # fewer would be held out than the test needs
     run = rig.here(rig.queue(RunKind.COMPARE, project=project, **names, **words))
     with rig.store.read() as tx:
         rows = [row for _, row in samples_of(tx, run.id, sample_steps(tx, run.id)[-1])]

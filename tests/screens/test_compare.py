@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from factories import make_finished_run, make_person, make_project, make_ranking, make_snapshot
@@ -9,7 +10,8 @@ from hostile import HOSTILE, markdown_of
 from run_makers import ended, report, running
 
 from app.context import PROJECT_KEY
-from app.screens.compare import better_side, pair_up
+from app.screens.compare import better_side, held_out_words, pair_up
+from app.widgets.words import run_name
 from data.paths import Home
 from data.projects import list_projects, project_counts
 from data.prompts import prompt_id_of
@@ -28,10 +30,11 @@ def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
 def test_a_comparison_is_queued_once(sqlite_store: Store, home: Home, open_app: Any) -> None:
     snapshot = make_snapshot(sqlite_store, home)
     reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
-    policy = ended(sqlite_store, RunKind.PPO, snapshot=snapshot, reward_run=reward)
+    policy = ended(sqlite_store, RunKind.PPO, snapshot=snapshot, reward_run=reward, model="acme/sft")
     app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
     assert not app.exception
-    assert app.get_by_key("compare.model_a").value == "demo"
+    assert app.get_by_key("compare.model_a").value == ""
+    assert app.get_by_key("compare.model_a").options[0] == "what B started from: acme/sft"
     assert app.get_by_key("compare.model_b").value == f"run:{policy.id}"
     assert app.get_by_key("compare.reward").value == reward.id
     nonce = app.session_state["compare.nonce"]
@@ -45,9 +48,30 @@ def test_a_comparison_is_queued_once(sqlite_store: Store, home: Home, open_app: 
         (run,) = list_runs(tx, kinds=(RunKind.COMPARE,))
     assert run.reward_run_id == reward.id
     assert run.project_id == snapshot.project_id
-    assert (run.config["model_a"], run.config["model_b"]) == ("demo", f"run:{policy.id}")
+    assert (run.config["model_a"], run.config["model_b"]) == ("acme/sft", f"run:{policy.id}")
     assert run.config["prompt"] == "Name a river."
     assert app.get_by_key("compare.run").value == run.id
+
+
+def test_model_a_follows_what_model_b_started_from(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    sft = ended(sqlite_store, RunKind.SFT, snapshot=snapshot, model="acme/base")
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    policy = ended(sqlite_store, RunKind.RLOO, snapshot=snapshot, reward_run=reward, model=f"run:{sft.id}")
+    app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
+    model_a, model_b = (partial(app.get_by_key, f"compare.model_{side}") for side in "ab")
+    assert (model_b().value, model_a().value) == (f"run:{policy.id}", "")
+    assert model_a().options[0] == f"what B started from: {run_name(sft)}"
+    model_b().set_value(f"run:{sft.id}").run()
+    assert (model_a().value, model_a().options[0]) == ("", "what B started from: acme/base")
+    model_b().set_value("demo").run()
+    assert not app.exception and model_a().value is None
+    assert any("What B started from is not known here" in each.value for each in app.caption)
+    _start(app)
+    assert "model_a is empty" in app.error[0].value.replace("\\", "")
+    model_a().set_value("test/model").run()
+    model_b().set_value(f"run:{policy.id}").run()
+    assert model_a().value == "test/model", "what was chosen stays"
 
 
 def test_a_model_that_is_not_there_is_refused_and_scores_may_be_left_out(
@@ -59,6 +83,7 @@ def test_a_model_that_is_not_there_is_refused_and_scores_may_be_left_out(
         prompt_id = prompt_id_of(tx, project.id, NewPrompt(({"role": "user", "content": "Hi"},)))
         add_task(tx, project.id, prompt_id, [NewResponse("a", here), NewResponse("b", gone)], slots=1)
     app = open_app(make_person(sqlite_store, Role.RESEARCHER), "compare")
+    app.get_by_key("compare.model_a").set_value("demo")
     app.get_by_key("compare.model_b").set_value(gone)
     _start(app)
     assert "there is no such folder" in app.error[0].value.replace("\\", "")
@@ -106,6 +131,16 @@ def test_samples_pair_by_prompt_and_the_higher_score_is_better() -> None:
     assert better_side({"a": {"score": 1.0}, "b": {"score": 1.0}}) is None
 
 
+def test_a_result_says_whether_its_prompts_are_held_out() -> None:
+    rows = [{"prompt": f"p{n}", "side": side, "trained_on": n == 2} for n in range(4) for side in "ab"]
+    prompts = [f"p{n}" for n in range(4)]
+    assert ":material/warning: 1 of 4 prompts were trained on" in held_out_words({}, rows, prompts)
+    assert held_out_words({}, rows[:4], prompts[:2]).startswith("2 held-out prompts: nothing")
+    unsure = held_out_words({"held_out_not_known": "a file is gone"}, rows, prompts)
+    assert "not known" in unsure and "a file is gone" in unsure
+    assert "older release" in held_out_words({}, [{"prompt": "p0", "side": "a"}], ["p0"])
+
+
 def _start(app: Any) -> None:
     next(button for button in app.button if button.key and button.key.startswith("compare.start.")).click().run()
 
@@ -132,8 +167,8 @@ def test_a_comparison_becomes_a_project_to_rank(sqlite_store: Store, run_lines: 
     assert app.session_state[PROJECT_KEY] == project.id
 
 
-def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, open_app: Any) -> None:
-    made = create_comparison(sqlite_store, [_compared(sqlite_store).id], "Blind")
+def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, home: Home, open_app: Any) -> None:
+    made = create_comparison(sqlite_store, home, [_compared(sqlite_store).id], "Blind")
     researcher = make_person(sqlite_store, Role.RESEARCHER)
     with sqlite_store.read() as tx:
         tasks = get_tasks(tx, list_task_ids(tx, made.project.id))
