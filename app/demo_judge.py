@@ -67,5 +67,4 @@ def judge(assignment: Assignment, rng: random.Random, number: int, gold: Gold = 
         "lease_token": assignment.lease_token,
         "display_order": list(assignment.display_order),
         "ranks": [1 + sum(other > each for other in perceived) for each in perceived],
-        "duration_ms": 0,
     }

@@ -60,6 +60,7 @@ def claim_repeat(
             task.c.project_id == project_id,
             ranking.c.superseded_at.is_(None),
             ranking.c.source == "app",
+            ranking.c.display_order.is_not(None),
             ranking.c.purpose != Purpose.REPEAT.value,
             ~task.c.is_set_aside,
         )

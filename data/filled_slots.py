@@ -29,7 +29,7 @@ def take_slot(tx: Tx, new: NewRanking) -> Filled:
     check is nobody else's: it is done after a skip too.
     """
     if new.source != "app":
-        return Filled(None, Purpose.ORDINARY, is_late=False, is_extra=False)
+        return Filled(None, Purpose.ORDINARY, is_late=False, is_extra=new.is_extra)
     # Locked together and in one order, so that nobody claims what is being filled, and nobody waits in a circle.
     slots = sa.select(slot).where(slot.c.task_id == new.task_id).order_by(slot.c.slot_no, slot.c.id)
     rows = tx.rows(slots.with_for_update(key_share=True))

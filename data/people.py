@@ -55,16 +55,23 @@ def list_people(tx: Tx, *, with_external: bool = False) -> list[Person]:
 
 def external_annotator(tx: Tx, project_id: str, name: str) -> str:
     """Return the id of the person who stands for an annotator named in an imported file, making one if needed."""
+    found = find_external(tx, project_id, name)
+    return found or add_person(tx, _name_of_external(project_id, name), Role.ANNOTATOR, is_external=True).id
+
+
+def find_external(tx: Tx, project_id: str, name: str) -> str | None:
+    """The id of the person who stands for an annotator named in an imported file, if there is one yet."""
+    found = tx.scalar(sa.select(person.c.id).where(person.c.name == _name_of_external(project_id, name)))
+    return None if found is None else str(found)
+
+
+def _name_of_external(project_id: str, name: str) -> str:
     ending = f" (imported, {project_id[-6:]})"
     shown = " ".join(clean_text(name).split()) or "unnamed"
     room = MAX_NAME_LENGTH - len(ending)
     if len(shown) > room:  # two long names that begin alike are still two people
         shown = f"{shown[: room - 9]}~{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
-    full_name = shown + ending
-    found = tx.row(sa.select(person.c.id).where(person.c.name == full_name))
-    if found is not None:
-        return str(found.id)
-    return add_person(tx, full_name, Role.ANNOTATOR, is_external=True).id
+    return shown + ending
 
 
 def password_hash(tx: Tx, name: str) -> tuple[str, str] | None:

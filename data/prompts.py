@@ -54,13 +54,13 @@ def add_prompts(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> Added:
     return Added(n_new, len(rows) - n_new)
 
 
-def known_fingerprints(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> set[str]:
-    """Which of these prompts the project has already, by the fingerprint of their messages."""
+def sides_of(tx: Tx, project_id: str, prompts: Sequence[NewPrompt]) -> dict[str, Split | None]:
+    """Fingerprint -> the side that an import named, of those of these prompts that the project has already."""
     wanted = {messages_fingerprint(each.messages) for each in prompts}
-    statement = sa.select(prompt.c.fingerprint).where(
+    statement = sa.select(prompt.c.fingerprint, prompt.c.split).where(
         prompt.c.project_id == project_id, prompt.c.fingerprint.in_(wanted)
     )
-    return {row.fingerprint for row in tx.rows(statement)}
+    return {row.fingerprint: Split(row.split) if row.split else None for row in tx.rows(statement)}
 
 
 def prompt_id_of(tx: Tx, project_id: str, new: NewPrompt) -> str:

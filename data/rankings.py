@@ -58,11 +58,19 @@ def edit_ranking(tx: Tx, old_id: str, new: NewRanking) -> SubmitOutcome:
     slot_id = old.slot_id
     if RankingStatus.SKIPPED.value in {old.status, new.status.value} and old.status != new.status.value:
         slot_id = take_slot(tx, new).slot_id
+    new = _without_guesses(old, new)
     is_extra = slot_id is None and new.source == "app" and new.status is not RankingStatus.SKIPPED
     filled = Filled(slot_id, Purpose(old.purpose), is_late=bool(old.is_late), is_extra=is_extra)
     _insert(tx, new, filled, version=old.version + 1, supersedes_id=old_id)
     _set_aside_if_often_skipped(tx, new.task_id)
     return SubmitOutcome.STORED
+
+
+def _without_guesses(old: sa.Row[Any], new: NewRanking) -> NewRanking:
+    """An edit of an answer whose display order or duration is unknown: what is measured of the edit is no answer's."""
+    if old.duration_ms is None:
+        new = replace(new, duration_ms=None)
+    return replace(new, display_order=None) if old.display_order is None else new
 
 
 def known_submissions(tx: Tx, keys: list[str]) -> set[str]:
@@ -96,6 +104,14 @@ def answer_of(tx: Tx, task_id: str, annotator_id: str, *, is_repeat: bool = Fals
     return as_ranking(row)
 
 
+def versions_of(tx: Tx, task_id: str, annotator_id: str) -> list[Ranking]:
+    """Every version of a person's answer to a task, the newest first; their silent repeat is none."""
+    statement = sa.select(ranking).where(
+        ranking.c.task_id == task_id, ranking.c.annotator_id == annotator_id, _IS_FIRST
+    )
+    return [as_ranking(row) for row in tx.rows(statement.order_by(ranking.c.version.desc()))]
+
+
 def find_ranking(tx: Tx, ranking_id: str) -> Ranking:
     """An answer by its id, current or not. Raises NotFound."""
     row = tx.row(sa.select(ranking).where(ranking.c.id == ranking_id))
@@ -127,7 +143,7 @@ def prompt_beginnings(tx: Tx, task_ids: list[str], length: int = 120) -> dict[st
 
 
 def durations_since(tx: Tx, annotator_id: str, project_id: str, since: float) -> list[int | None]:
-    """How long each of a person's answers since then took (edits and skips do not count)."""
+    """How long each of a person's answers since then took; edits, skips and answers from files do not count."""
     statement = (
         sa.select(ranking.c.duration_ms)
         .join(task, ranking.c.task_id == task.c.id)
@@ -136,6 +152,7 @@ def durations_since(tx: Tx, annotator_id: str, project_id: str, since: float) ->
             ranking.c.created_at >= since,
             task.c.project_id == project_id,
             ranking.c.version == 1,
+            ranking.c.source == "app",
             ranking.c.status != RankingStatus.SKIPPED.value,
         )
     )
@@ -207,7 +224,7 @@ def as_ranking(row: sa.Row[Any]) -> Ranking:
         submission_key=row.submission_key,
         status=RankingStatus(row.status),
         ranks=None if row.ranks is None else tuple(json.loads(row.ranks)),
-        display_order=tuple(json.loads(row.display_order)),
+        display_order=None if row.display_order is None else tuple(json.loads(row.display_order)),
         skip_reason=row.skip_reason,
         comment=row.comment,
         duration_ms=row.duration_ms,
@@ -266,12 +283,12 @@ def _insert(tx: Tx, new: NewRanking, filled: Filled, *, version: int, supersedes
         "submission_key": new.submission_key,
         "status": new.status.value,
         "ranks": None if new.ranks is None else json.dumps(list(new.ranks)),
-        "display_order": json.dumps(list(new.display_order)),
+        "display_order": None if new.display_order is None else json.dumps(list(new.display_order)),
         "skip_reason": new.skip_reason,
         "comment": new.comment,
         "detail": write_detail(new.detail),
         "duration_ms": new.duration_ms,
-        "guidelines_version": new.guidelines_version or tx.scalar(guidelines),
+        "guidelines_version": new.guidelines_version or (tx.scalar(guidelines) if new.source == "app" else None),
         "is_late": filled.is_late,
         "is_extra": filled.is_extra,
         "version": version,

@@ -212,37 +212,44 @@ class Detail:
 
 @dataclass(frozen=True)
 class NewRanking:
-    """A judgement on its way in. `ranks[i]` belongs to the response at position i; None unless ranked."""
+    """A judgement on its way in. `ranks[i]` belongs to the response at position i; None unless ranked.
+
+    `display_order` is None where nobody knows in which order the responses stood. `is_extra`: of an answer from a file,
+    that it was one more than wanted where it was given.
+    """
 
     task_id: str
     annotator_id: str
     submission_key: str
     status: RankingStatus
     ranks: tuple[int, ...] | None
-    display_order: tuple[int, ...]
+    display_order: tuple[int, ...] | None
     lease_token: str | None = None
     skip_reason: str | None = None
     comment: str = ""
     detail: Detail = field(default_factory=Detail)
     duration_ms: int | None = None
     source: str = "app"
-    guidelines_version: int | None = None  # the one that the annotator saw; None: the current one
+    guidelines_version: int | None = None  # the one that the annotator saw; None: the current one, of a file unknown
     is_repeat: bool = False  # the second answer that a check on consistency asked for
+    is_extra: bool = False
 
 
 @dataclass(frozen=True)
 class Ranking:
+    """A stored judgement. Of one from a file `display_order`, `duration_ms` and `guidelines_version` may be unknown."""
+
     id: str
     task_id: str
     annotator_id: str
     submission_key: str
     status: RankingStatus
     ranks: tuple[int, ...] | None
-    display_order: tuple[int, ...]
+    display_order: tuple[int, ...] | None
     skip_reason: str | None
     comment: str
     duration_ms: int | None
-    guidelines_version: int
+    guidelines_version: int | None
     is_late: bool
     is_extra: bool
     version: int

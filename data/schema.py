@@ -207,6 +207,7 @@ draft = Table(
 )
 
 # Append-only. An edit is a new row that supersedes the old one. Beside an answer there may be one repeat of it.
+# What a file does not say of an answer is null: the order of display, the duration, the guidelines that were read.
 ranking = Table(
     "ranking",
     metadata,
@@ -218,12 +219,12 @@ ranking = Table(
     Column("submission_key", Text, nullable=False, unique=True),
     Column("status", Text, nullable=False),
     json("ranks", nullable=True),
-    json("display_order"),
+    json("display_order", nullable=True),
     Column("skip_reason", Text),
     Column("comment", Text, nullable=False, server_default=""),
     Column("detail", Text, nullable=False, server_default="{}"),
     Column("duration_ms", Integer),
-    Column("guidelines_version", Integer, nullable=False),
+    Column("guidelines_version", Integer),
     Column("is_late", Boolean, nullable=False, server_default=false()),
     Column("is_extra", Boolean, nullable=False, server_default=false()),
     Column("version", Integer, nullable=False, server_default="1"),

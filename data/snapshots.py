@@ -57,10 +57,19 @@ GROUP_COLUMNS = pa.schema(
         ("compared", pa.list_(pa.int32())),
         ("probabilities", pa.list_(pa.float64())),
         ("adjudicated", pa.bool_()),
+        ("display_order", pa.list_(pa.int32())),
     ]
 )
-OTHER_COLUMNS = GROUP_COLUMNS.append(pa.field("status", pa.string())).append(pa.field("skip_reason", pa.string()))
-OTHER_COLUMNS = OTHER_COLUMNS.append(pa.field("left_out", pa.string()))
+EXPECTED = pa.struct([("ranks", pa.list_(pa.int32())), ("unplaced", pa.list_(pa.int32())), ("annotator", pa.string())])
+OTHER_COLUMNS = pa.schema(
+    [
+        *GROUP_COLUMNS,
+        ("expected", EXPECTED),
+        ("status", pa.string()),
+        ("skip_reason", pa.string()),
+        ("left_out", pa.string()),
+    ]
+)
 PAIR_COLUMNS = pa.schema(
     [
         ("prompt_id", pa.string()),
@@ -83,6 +92,7 @@ _UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more 
     "unplaced": [], "acceptable": [], "flags": [], "quality": [], "strength": None, "comment": "", "facts": "",
     "duration_ms": None, "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
 }  # fmt: skip
+_NO_JUDGEMENT = ("display_order", "expected")  # about how it was made: in no hash, so that older ones stay as they are
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class Group:
     """One ranking of one prompt's responses. `ranks[i]` belongs to `responses[i]`, 1 is best, equal is a tie.
 
     From `unplaced` to `strength`: as in `data.records.Detail`. No model is shown `comment`.
-    `duration_ms`: how long the annotator was at it, breaks left out.
+    `duration_ms`: how long the annotator was at it, breaks left out. `display_order[i]`: the place in `responses` of
+    what the annotator saw in place i; empty where that is unknown, or where there was no annotator, or several.
     Where a task has several annotators, `preferred[i * K + j]` of them rank i above j, and `compared[i * K + j]`
     compared the two. Where they are merged into one group, `probabilities[i * K + j]` says how sure it is that i is
     better than j (both directions 0: no pair), and `ranking_id` and `annotator` list all of them, with commas between.
@@ -121,6 +132,7 @@ class Group:
     compared: tuple[int, ...] = ()
     probabilities: tuple[float, ...] = ()
     adjudicated: bool = False
+    display_order: tuple[int, ...] = ()
 
     @property
     def best(self) -> str:
@@ -137,7 +149,7 @@ def group_from_row(row: dict[str, Any]) -> Group:
     fields = dict(row)
     for name in ("responses", "response_ids", "models", "ranks"):
         fields[name] = tuple(fields[name])
-    for name in ("unplaced", "acceptable", "quality", "preferred", "compared", "probabilities"):
+    for name in ("unplaced", "acceptable", "quality", "preferred", "compared", "probabilities", "display_order"):
         fields[name] = tuple(fields.get(name) or ())
     fields["flags"] = tuple(tuple(each) for each in fields.get("flags") or ())
     fields["adjudicated"] = bool(fields.get("adjudicated"))
@@ -300,7 +312,7 @@ def hashed(groups: Iterable[Group], digest: Any) -> Iterator[Group]:
 
 def hash_row(row: dict[str, Any], digest: Any) -> None:
     """Feed a row to `digest`: only what it says, so that columns which come later change no older hash."""
-    said = {name: value for name, value in row.items() if value != _UNSAID.get(name, ...)}
+    said = {name: value for name, value in row.items() if name not in _NO_JUDGEMENT and value != _UNSAID.get(name, ...)}
     digest.update(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
     digest.update(b"\n")
 

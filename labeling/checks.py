@@ -79,7 +79,8 @@ class _Tally:
         if ranking.source == "app" and ranking.version == 1:
             self._add_time(ranking, task)
         if ranking.ranks is not None:
-            self.shown.append(tuple(ranking.ranks[position] for position in ranking.display_order))
+            if ranking.display_order is not None:
+                self.shown.append(tuple(ranking.ranks[position] for position in ranking.display_order))
             lengths = [len(response.text) for response in task.responses]
             self.leans[length_lean(ranking.ranks, lengths, ranking.detail.unplaced)] += 1
 

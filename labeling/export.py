@@ -29,6 +29,7 @@ from data.errors import Conflict, InvalidInput
 from data.paths import Home
 from data.records import Snapshot, Split
 from data.snapshots import (
+    EXPECTED,
     GROUP_COLUMNS,
     GROUPS,
     MANIFEST,
@@ -59,7 +60,7 @@ Columns = dict[str, pa.Array]
 OnRow = Callable[[int, int], None]
 
 _TEXT = pa.string()
-_ROW_IDS = {"prompt_id": _TEXT, "ranking_id": _TEXT, "weight": pa.float64()}
+_ROW_IDS = {"prompt_id": _TEXT, "ranking_id": _TEXT, "split": _TEXT, "weight": pa.float64()}
 _PAIR_IDS = _ROW_IDS | {
     name: PAIR_COLUMNS.field(name).type
     for name in ("chosen_id", "rejected_id", "rank_distance", "n_agree", "n_annotators", "probability")
@@ -82,12 +83,18 @@ class Format:
     def table(self, batch: pa.RecordBatch, left_out: Counter[str]) -> pa.RecordBatch:
         """The rows that a batch of the snapshot becomes."""
         made, along = self.make(batch, left_out)
-        arrays = [made[name] if name in made else along[name] for name in self.schema.names]
+        n = along.num_rows
+        arrays = [made[each.name] if each.name in made else _column(along, each, n) for each in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema(self.columns | self.ids)
+
+
+def _column(batch: pa.RecordBatch, wanted: pa.Field, n: int) -> pa.Array:
+    """A column of the snapshot; nothing but nulls where the snapshot is older than the column."""
+    return batch[wanted.name] if wanted.name in batch.schema.names else pa.nulls(n, wanted.type)
 
 
 def export_snapshot(
@@ -260,9 +267,10 @@ FORMATS = {
         lambda answers, _left_out: _answers(answers),
         {"prompt": MESSAGE_LIST, "status": _TEXT, "skip_reason": _TEXT}
         | {name: GROUP_COLUMNS.field(name).type for name in ANSWER_NAMES},
-        {"prompt_id": _TEXT, "ranking_id": _TEXT, "left_out": _TEXT},
+        {"prompt_id": _TEXT, "ranking_id": _TEXT, "split": _TEXT, "left_out": _TEXT, "expected": EXPECTED},
         "one line for each current answer; left_out: why it is no group of its own (null: it is); merged: it is part "
-        "of one; annotator is a pseudonym",
+        "of one; expected: the ranking that the gold task was to get; display_order: places in responses (from 0) in "
+        "the order in which they were shown, empty: unknown; annotator is a pseudonym",
         ".jsonl",
         also=lambda others: others,
     ),

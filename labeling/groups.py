@@ -9,6 +9,7 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from data.gold import Gold
 from data.records import Adjudication, Detail, Purpose, Ranking, RankingStatus, Split, Task
 from data.snapshots import Group
 from labeling.consensus import Judgement, count_votes, merged_ranking, pair_probabilities
@@ -143,6 +144,7 @@ def build_group(
         comment=comment,
         facts=task.facts,
         duration_ms=None if one is None else one.duration_ms,
+        display_order=() if one is None else one.display_order or (),
         preferred=votes.preferred if votes else (),
         compared=votes.compared if votes else (),
         probabilities=part.probabilities,
@@ -150,9 +152,11 @@ def build_group(
     )
 
 
-def other_row(aside: Aside, task: Task, *, split: Split, name: str) -> dict[str, Any]:
+def other_row(
+    aside: Aside, task: Task, *, split: Split, name_of: Callable[[str], str], gold: Gold | None = None
+) -> dict[str, Any]:
     """An answer that is no group by itself, as a row of the snapshot's others. One that no response is acceptable says
-    so of each."""
+    so of each; one to a gold task says what was expected."""
     answer, detail = aside.answer, aside.answer.detail
     none_acceptable = answer.status is RankingStatus.UNACCEPTABLE
     group = Group(
@@ -165,7 +169,7 @@ def other_row(aside: Aside, task: Task, *, split: Split, name: str) -> dict[str,
         response_ids=tuple(response.id for response in task.responses),
         models=tuple(response.model for response in task.responses),
         ranks=answer.ranks or (),
-        annotator=name,
+        annotator=name_of(answer.annotator_id),
         weight=1.0,
         unplaced=detail.unplaced,
         acceptable=(False,) * len(task.responses) if none_acceptable else detail.acceptable,
@@ -175,10 +179,17 @@ def other_row(aside: Aside, task: Task, *, split: Split, name: str) -> dict[str,
         comment=answer.comment,
         facts=task.facts,
         duration_ms=answer.duration_ms,
+        display_order=answer.display_order or (),
     )
     return group.as_row() | {
         "status": answer.status.value, "skip_reason": answer.skip_reason, "left_out": aside.reason,
+        "expected": None if gold is None else _expected(gold, name_of),
     }  # fmt: skip
+
+
+def _expected(gold: Gold, name_of: Callable[[str], str]) -> dict[str, Any]:
+    author = "" if gold.author_id is None else name_of(gold.author_id)
+    return {"ranks": list(gold.ranks), "unplaced": list(gold.unplaced), "annotator": author}
 
 
 def pairs_of_group(group: Group) -> list[Pair]:

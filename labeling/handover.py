@@ -11,12 +11,14 @@ from pathlib import Path
 from data.errors import InvalidInput
 from data.files import Problem, read_rows
 from data.language_texts import Unfit, read_texts
+from data.records import Split
 from labeling.parse import parse_prompt, parse_responses
 
 
 def hand_over(source: Path, target: Path, *, with_responses: bool) -> tuple[int, list[Problem]]:
     """Write the good rows of `source` to `target`; return their number and what is wrong with the others.
 
+    With responses they are to be scored; without, prompts to learn from, and the held-out ones are not handed over.
     Raises InvalidInput for what concerns the whole file, and if no row is good.
     """
     problems: list[Problem] = []
@@ -31,6 +33,9 @@ def hand_over(source: Path, target: Path, *, with_responses: bool) -> tuple[int,
                 prompt = parse_prompt({name: value for name, value in row.value.items() if name != "responses"})
             except InvalidInput as error:
                 problems.append(Problem(row.line, str(error)))
+                continue
+            if prompt.split is Split.EVAL and not with_responses:
+                problems.append(Problem(row.line, "its split is 'eval': no policy may learn from a held-out prompt"))
                 continue
             plain = {"line": row.line, "messages": list(prompt.messages), "responses": responses}
             if prompt.facts:

@@ -10,30 +10,31 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from data.errors import InvalidInput, ProjectError
 from data.files import Problem, read_rows
-from data.gold import set_gold
+from data.gold import gold_of_tasks, set_gold
 from data.hygiene import BADGES, screen
-from data.people import external_annotator
 from data.projects import MIN_K, get_project
-from data.prompts import add_prompts, get_prompt, known_fingerprints, prompt_by_external_id, prompt_id_of
+from data.prompts import add_prompts, get_prompt, prompt_by_external_id, prompt_id_of, sides_of
 from data.rankings import save_ranking
-from data.records import Detail, NewPrompt, NewRanking, RankingStatus, SubmitOutcome
+from data.records import Detail, NewPrompt, NewRanking, Purpose, RankingStatus, Split, SubmitOutcome
 from data.store import Store, Tx
-from data.tasks import add_task
+from data.tasks import NewTask, add_task
 from data.text import messages_fingerprint, text_fingerprint
+from labeling.groups import OVERRULED
+from labeling.known_answers import People, Placed, is_known_by_content, is_known_by_id, place
 from labeling.parse import RESPONSES_ROW, ParsedRanking, parse_prompt, parse_rankable, parse_ranking
-from labeling.ranks import closed_up
 from labeling.readers import READERS
 
 ROWS_PER_TRANSACTION = 500
 PROMPTS_PER_TRANSACTION = 2000
 MAX_PROBLEMS_SHOWN = 50
+_EXTRA = "extra"  # one answer more than was wanted
 _COUNTED_AS = {
     RankingStatus.RANKED: "rankings",
     RankingStatus.UNACCEPTABLE: "unacceptable",
@@ -81,7 +82,8 @@ def import_prompts(
     dry_run: bool = False,
     on_row: OnRow | None = None,
 ) -> ImportReport:
-    """Add the prompts of a file. Counts: `new`, `known` (in the project or earlier in the file).
+    """Add the prompts of a file. Counts: `new`, `known` (in the project or earlier in the file), and where there are
+    any `side_kept`: known ones for which the file names another side than they have; they keep theirs.
 
     `on_row` is called with the number of rows read so far, after each row.
     """
@@ -89,20 +91,22 @@ def import_prompts(
     report.counts.update(new=0, known=0)
     with store.read() as tx:
         get_project(tx, project_id)
-    seen: set[str] = set()
+    seen: dict[str, Split | None] = {}
     for chunk in _chunks(_rows(report, path, on_row), PROMPTS_PER_TRANSACTION):
         batch = _parse_prompts(chunk, prompt_field, report)
         if dry_run:
             with store.read() as tx:
-                known = known_fingerprints(tx, project_id, batch)
+                seen |= sides_of(tx, project_id, batch)
             for prompt in batch:
-                fingerprint = messages_fingerprint(prompt.messages)
-                report.counts["known" if fingerprint in known or fingerprint in seen else "new"] += 1
-                seen.add(fingerprint)
+                report.counts["known" if messages_fingerprint(prompt.messages) in seen else "new"] += 1
+                _note_side(prompt, seen, report.counts)
         else:
             with store.begin() as tx:
+                sides = sides_of(tx, project_id, batch) if any(prompt.split for prompt in batch) else {}
                 added = add_prompts(tx, project_id, batch)
             report.counts.update(new=added.n_new, known=added.n_known)
+            for prompt in batch if any(prompt.split for prompt in batch) else []:
+                _note_side(prompt, sides, report.counts)
     return report
 
 
@@ -118,6 +122,17 @@ def _parse_prompts(chunk: list[_NumberedRow], prompt_field: str | None, report: 
     return prompts
 
 
+def _note_side(prompt: NewPrompt, sides: dict[str, Split | None], counts: Counter[str]) -> None:
+    """Count a known prompt for which a file names another side than it has. `sides`: of those that were met before."""
+    has = sides.setdefault(messages_fingerprint(prompt.messages), prompt.split)
+    counts.update(["side_kept"] if prompt.split is not None and prompt.split is not has else [])
+
+
+def _note_kept_side(tx: Tx, prompt_id: str, prompt: NewPrompt, counts: Counter[str]) -> None:
+    if prompt.split is not None:
+        counts.update(["side_kept"] if get_prompt(tx, prompt_id).split is not prompt.split else [])
+
+
 def import_responses(
     store: Store,
     project_id: str,
@@ -129,7 +144,8 @@ def import_responses(
 ) -> ImportReport:
     """Add finished responses; each row with two or more distinct ones becomes a task to rank.
 
-    Counts: `tasks`, `known` (the prompt has a task of just these texts), `responses`, `doubles` (equal texts in a row).
+    Counts: `tasks`, `known` (the prompt has a task of just these texts), `responses`, `doubles` (equal texts in a row),
+    and where there are any `side_kept` (rows that name another side than their prompt has here; it keeps that).
     """
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
@@ -156,9 +172,14 @@ def import_rankings(
 ) -> ImportReport:
     """Add finished rankings with their prompts and responses. Nobody is asked to rank them again.
 
-    Counts: `rankings`, `skips`, `known` (just this answer of this annotator is there), `doubles` (equal texts in a
-    row), and where there are any `unacceptable` (answers that no response is acceptable), `gold` (rankings that are
-    expected: annotators get these tasks as a check) and `rows_without_ranking`.
+    What the project has already is known by the id that an export gave it, else by its content and its annotator, whom
+    exports of this project may call by their pseudonym.
+
+    Counts: `rankings`, `skips`, `known` (the answer is there), `doubles` (equal texts in a row), and where there are
+    any `unacceptable` (answers that no response is acceptable), `gold` (tasks of which a ranking is expected now:
+    annotators get them as a check), `gold_kept` (answers for which the file expects something else than is expected
+    here), `side_kept` (as for responses), `rows_without_ranking`; and of the new answers those that were `extra` where
+    they were given, that a decision had `overruled`, or that are such `decisions` themselves.
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
@@ -166,23 +187,24 @@ def import_rankings(
     report.counts.update(rankings=0, skips=0, known=0, doubles=0)
     with store.read() as tx:
         get_project(tx, project_id)
+    people = People(project_id)
 
     def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
-        _add_ranking_row(tx, project_id, line, READERS[format_name](row), report)
+        _add_ranking_row(tx, people, line, READERS[format_name](row), report)
 
     _for_each(store, _rows(report, path, on_row), add, dry_run)
     return report
 
 
 def _add_ranking_row(
-    tx: Tx, project_id: str, line: int, rankings: Iterator[dict[str, Any]], report: ImportReport
+    tx: Tx, people: People, line: int, rankings: Iterator[dict[str, Any]], report: ImportReport
 ) -> None:
     """Add each ranking of a row; one that is wrong does not cost the others."""
     n_found = 0
     try:
         for n_found, native in enumerate(rankings, start=1):  # noqa: B007
             with _line(tx, report, line) as counts:
-                _add_ranking(tx, project_id, parse_ranking(native), counts)
+                _add_ranking(tx, people, parse_ranking(native), counts)
         report.counts.update([] if n_found else ["rows_without_ranking"])
     except _ROW_ERRORS as error:
         report.add_problem(_problem(line, error))
@@ -193,7 +215,9 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
     if row.get("prompt_id") not in (None, ""):
         prompt_id = prompt_by_external_id(tx, project_id, str(row["prompt_id"]))
     else:
-        prompt_id = prompt_id_of(tx, project_id, parse_prompt(row, own_fields=RESPONSES_ROW))
+        prompt = parse_prompt(row, own_fields=RESPONSES_ROW)
+        prompt_id = prompt_id_of(tx, project_id, prompt)
+        _note_kept_side(tx, prompt_id, prompt, counts)
     settings = get_project(tx, project_id).settings
     offered, found = screen(get_prompt(tx, prompt_id).messages, responses, settings)
     dropped = [BADGES[name.removeprefix("dropped_")] for name in found if name.startswith("dropped_")]
@@ -209,57 +233,75 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
     counts["doubles"] += doubles
 
 
-def _add_ranking(tx: Tx, project_id: str, parsed: ParsedRanking, counts: Counter[str]) -> None:
+def _add_ranking(tx: Tx, people: People, parsed: ParsedRanking, counts: Counter[str]) -> None:
     _refuse_contradiction(parsed)
-    prompt_id = prompt_id_of(tx, project_id, parsed.prompt)
-    made = add_task(tx, project_id, prompt_id, parsed.responses, slots=0)
-    kept = [place for place, position in enumerate(made.positions) if position is not None]
-    ranks = None
-    if parsed.ranks is not None:
-        by_position = {made.positions[place]: parsed.ranks[place] for place in kept}
-        ranks = closed_up([by_position[position] for position in range(len(kept))])
-    detail = _by_position(parsed.detail, made.positions)
-    counts["doubles"] += len(parsed.responses) - len(kept)
-    if parsed.is_gold:
-        counts["gold" if set_gold(tx, made.task_id, ranks or (), unplaced=detail.unplaced) else "known"] += 1
+    if not parsed.is_gold and is_known_by_id(tx, parsed, people):
+        counts["known"] += 1
         return
-    annotator_id = external_annotator(tx, project_id, parsed.annotator)
-    answer = [made.task_id, annotator_id, parsed.status, ranks, asdict(detail)]
+    prompt_id = prompt_id_of(tx, people.project_id, parsed.prompt)
+    _note_kept_side(tx, prompt_id, parsed.prompt, counts)
+    made = add_task(tx, people.project_id, prompt_id, parsed.responses, slots=0)
+    placed = place(parsed, made.positions)
+    counts["doubles"] += placed.n_doubles
+    if parsed.is_gold:
+        is_new = set_gold(tx, made.task_id, placed.ranks or (), unplaced=placed.detail.unplaced)
+        counts["gold" if is_new else "known"] += 1
+        return
+    annotator_id = people.find_or_add(tx, parsed.annotator)
+    if is_known_by_content(tx, made.task_id, annotator_id, parsed, placed):
+        counts["known"] += 1
+        return
+    _expect(tx, people, parsed, made, counts)
+    outcome = save_ranking(tx, _new_ranking(made.task_id, annotator_id, parsed, placed))
+    if outcome is SubmitOutcome.SUPERSEDED:
+        raise InvalidInput(
+            f"annotator {parsed.annotator!r} has just given another answer to these texts, which is kept"
+        )
+    counts[_COUNTED_AS[parsed.status] if outcome is SubmitOutcome.STORED else "known"] += 1
+    counts.update(["decisions"] if parsed.is_decision else [])
+    counts.update([parsed.left_out] if parsed.left_out in (_EXTRA, OVERRULED) else [])
+
+
+def _new_ranking(task_id: str, annotator_id: str, parsed: ParsedRanking, placed: Placed) -> NewRanking:
+    answer = [task_id, annotator_id, parsed.status, placed.ranks, asdict(placed.detail)]
     key = hashlib.sha256(json.dumps(answer).encode()).hexdigest()[:40]
-    new = NewRanking(
-        task_id=made.task_id,
+    return NewRanking(
+        task_id=task_id,
         annotator_id=annotator_id,
         submission_key=f"import-{key}",
         status=parsed.status,
-        ranks=ranks,
-        display_order=tuple(range(len(kept))),
+        ranks=placed.ranks,
+        display_order=placed.display_order,
         skip_reason=parsed.skip_reason,
         comment=parsed.comment,
-        detail=detail,
+        detail=placed.detail,
         duration_ms=parsed.duration_ms,
         source="import",
+        is_extra=parsed.left_out == _EXTRA,
     )
-    outcome = save_ranking(tx, new)
-    if outcome is SubmitOutcome.SUPERSEDED:
-        raise InvalidInput(
-            f"annotator {parsed.annotator!r} has another answer to just these texts, which is kept; rows of different "
-            "people need different names under 'annotator'"
-        )
-    is_new = outcome is SubmitOutcome.STORED
-    counts[_COUNTED_AS[parsed.status] if is_new else "known"] += 1
 
 
-def _by_position(detail: Detail, positions: Sequence[int | None]) -> Detail:
-    """What a row says by its places, by the stored positions of its responses; of equal texts the first one counts."""
-    place_of = {position: place for place, position in enumerate(positions) if position is not None}
-    order = [place_of[position] for position in range(len(place_of))]
-    return Detail(
-        unplaced=tuple(position for position, place in enumerate(order) if place in detail.unplaced),
-        acceptable=tuple(detail.acceptable[place] for place in order if detail.acceptable),
-        flags=tuple(detail.flags[place] for place in order if detail.flags),
-        quality=tuple(detail.quality[place] for place in order if detail.quality),
-        strength=detail.strength,
-    )
+def _expect(tx: Tx, people: People, parsed: ParsedRanking, made: NewTask, counts: Counter[str]) -> None:
+    """An answer to a gold task stays one: the task becomes gold here too, if nothing else is expected of it already.
+
+    Raises InvalidInput where nobody knows what was expected: as an ordinary one, the answer would be learnt from.
+    """
+    gold = gold_of_tasks(tx, [made.task_id]).get(made.task_id)
+    if parsed.expected is None:
+        if parsed.left_out == Purpose.GOLD and gold is None:
+            raise InvalidInput(
+                "this is an answer to a gold task, and the row does not say what was expected ('expected'): import the "
+                'expected ranking first ("gold": true), or take a newer export'
+            )
+        return
+    expected = replace(parsed, ranks=parsed.expected.ranks, detail=Detail(unplaced=parsed.expected.unplaced))
+    wanted = place(expected, made.positions)
+    ranks, unplaced = wanted.ranks or (), wanted.detail.unplaced
+    if gold is None:
+        author_id = people.find_or_add(tx, parsed.expected.annotator) if parsed.expected.annotator else None
+        counts["gold"] += set_gold(tx, made.task_id, ranks, unplaced=unplaced, author_id=author_id)
+    else:
+        counts.update(["gold_kept"] if (gold.ranks, gold.unplaced) != (ranks, unplaced) else [])
 
 
 def _refuse_contradiction(parsed: ParsedRanking) -> None:

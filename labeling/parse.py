@@ -26,15 +26,27 @@ PROMPT_ROW = frozenset({"id", "split", "meta", "facts"})
 RESPONSES_ROW = PROMPT_ROW | {"prompt_id", "responses"}
 RANKING_ROW = RESPONSES_ROW | {
     "ranks", "annotator", "status", "unplaced", "acceptable", "flags", "quality", "strength", "duration_ms",
-    "skip_reason", "comment", "gold",
+    "skip_reason", "comment", "gold", "display_order", "ranking_id", "pair_of", "left_out", "expected", "adjudicated",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What was expected of a gold task, by places in the row, and whose answer that was; empty: nobody's."""
+
+    ranks: tuple[int, ...]
+    unplaced: tuple[int, ...]
+    annotator: str
 
 
 @dataclass(frozen=True)
 class ParsedRanking:
     """A finished answer from a file. `ranks` is None unless it is ranked; the detail goes by places in the row.
 
-    `is_gold`: nobody's answer, but the ranking that is expected.
+    `is_gold`: nobody's answer, but the ranking that is expected. `display_order[i]`: the place in the row of what stood
+    in place i of the screen, None where the file does not say. What an export says of an answer: `ranking_id`, with
+    commas between those of merged ones; `is_pair`: the row is one pair of that ranking; `left_out`: why it was no group
+    of its own; `expected`, of an answer to a gold task; `is_decision`: a researcher's, on what annotators had said.
     """
 
     prompt: NewPrompt
@@ -47,6 +59,12 @@ class ParsedRanking:
     duration_ms: int | None
     detail: Detail
     is_gold: bool = False
+    display_order: tuple[int, ...] | None = None
+    ranking_id: str = ""
+    is_pair: bool = False
+    left_out: str = ""
+    expected: Expected | None = None
+    is_decision: bool = False
 
 
 def parse_prompt(
@@ -120,6 +138,12 @@ def parse_ranking(row: dict[str, Any]) -> ParsedRanking:
         duration_ms=_duration(row.get("duration_ms")),
         detail=_detail(row, ranks, len(responses)),
         is_gold=_is_gold(row.get("gold"), ranks),
+        display_order=_display_order(row.get("display_order"), len(responses)),
+        ranking_id=str(row.get("ranking_id") or row.get("pair_of") or ""),
+        is_pair=bool(row.get("pair_of")),
+        left_out=str(row.get("left_out") or ""),
+        expected=_expected(row, len(responses)),
+        is_decision=str(row.get("adjudicated") or "").lower() == "true",
     )
 
 
@@ -138,6 +162,27 @@ def _is_gold(value: Any, ranks: tuple[int, ...] | None) -> bool:
     if ranks is None:
         raise InvalidInput("a gold row needs ranks: nothing else can be expected of an annotator")
     return True
+
+
+def _display_order(value: Any, n: int) -> tuple[int, ...] | None:
+    given = structure(value)
+    if given in (None, "", []):
+        return None
+    places = [_whole(place) for place in given] if isinstance(given, list) else []
+    if any(type(place) is not int for place in places) or sorted(places) != [*range(n)]:
+        raise InvalidInput(
+            f"display_order {given!r:.200}: the places (from 0) of all {n} responses, in the order in which they were "
+            "shown, are needed; leave it out where nobody knows"
+        )
+    return tuple(places)
+
+
+def _expected(row: dict[str, Any], n: int) -> Expected | None:
+    given = _object(row.get("expected"), "expected")
+    if not given:
+        return None
+    ranks = _ranks(given.get("ranks"), n)
+    return Expected(ranks, _unplaced(given.get("unplaced"), ranks), str(given.get("annotator") or ""))
 
 
 def _skip_reason(row: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def read_trl(row: Native) -> Iterator[Native]:
         prompt = heads[0]
     elif prompt is None:
         raise InvalidInput("no 'prompt', and 'chosen' has no messages before its last one")
-    yield {"prompt": prompt, "responses": list(texts), "ranks": [1, 2]}
+    yield {"prompt": prompt, "responses": list(texts), "ranks": [1, 2]} | _of_our_export(row)
 
 
 def read_hh(row: Native) -> Iterator[Native]:
@@ -136,6 +136,13 @@ READERS: dict[str, Reader] = {
     "label-studio": read_label_studio,
     "argilla": read_argilla,
 }
+
+
+def _of_our_export(row: Native) -> Native:
+    """Of a pair that an export of ours has written: which ranking it comes from, and the side of its prompt."""
+    if not row.get("ranking_id") or row.get("rank_distance") is None:
+        return {}
+    return {"pair_of": row["ranking_id"], "split": row.get("split")}
 
 
 def _items(source: Native) -> dict[str, str]:

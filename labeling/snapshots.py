@@ -26,6 +26,7 @@ from data.engine import Store, Tx
 from data.errors import InvalidInput
 from data.fields import option
 from data.frozen_prompts import write_prompts
+from data.gold import gold_of_project
 from data.paths import Home
 from data.projects import export_key, get_project
 from data.prompts import get_splits
@@ -235,6 +236,7 @@ def iter_groups(
             totals[judged.prompt_id] += part.weight
     known = get_splits(tx, project_id)
     splits = split_prompts(known, totals.keys(), eval_share=config.eval_share, seed=config.seed)
+    gold = {} if on_other is None else gold_of_project(tx, project_id)
     found = _judged_tasks(tx, project_id, config, weight_of)
     while lot := list(itertools.islice(found, _TASKS_AT_ONCE)):
         needed = [each.task_id for each in lot if each.parts or (each.aside and on_other is not None)]
@@ -246,8 +248,8 @@ def iter_groups(
             counter.meet(judged, split)
             if on_other is not None:
                 for other in judged.aside:
-                    name = name_of(other.answer.annotator_id)
-                    on_other(other_row(other, tasks[judged.task_id], split=split, name=name))
+                    expected = gold.get(judged.task_id) if other.reason == "gold" else None
+                    on_other(other_row(other, tasks[judged.task_id], split=split, name_of=name_of, gold=expected))
             for part in judged.parts:
                 weight, task = part.weight / totals[judged.prompt_id], tasks[judged.task_id]
                 yield build_group(part, task, judged.rankings, split=split, name_of=name_of, weight=weight)

@@ -21,7 +21,7 @@ KWISE_NAMES = (
     "responses", "ranks", "unplaced", "acceptable", "flags", "quality", "strength", "comment", "facts",
     "duration_ms",
 )  # fmt: skip
-ANSWER_NAMES = (*KWISE_NAMES, "annotator")
+ANSWER_NAMES = (*KWISE_NAMES, "annotator", "display_order")
 _MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
 
 
@@ -114,7 +114,9 @@ def answer_rows(answers: pa.RecordBatch) -> dict[str, pa.Array]:
     beside = {"status": pa.array([ranked] * n, pa.string())}
     beside |= dict.fromkeys(("skip_reason", "left_out"), pa.nulls(n, pa.string()))
     beside |= {name: answers[name] for name in beside if name in answers.schema.names}
-    return {"prompt": answers["messages"], **beside} | {name: answers[name] for name in ANSWER_NAMES}
+    return {"prompt": answers["messages"], **beside} | {
+        name: answers[name] for name in ANSWER_NAMES if name in answers.schema.names
+    }
 
 
 def unpaired_rows(groups: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array, int]:

@@ -16,7 +16,7 @@ def show_case(case: Case, key: str) -> None:
     with st.grid(min(3, max(1, len(case.answers))), min_column_width=260):
         for number, answer in enumerate(case.answers, start=1):
             with st.container(border=True, height="stretch", key=f"{key}.answer.{number}"):
-                _answer(number, answer)
+                _answer(number, answer, len(case.task.responses))
     st.caption(_disputed_words(case))
     st.subheader("The responses", anchor=False)
     with st.grid(2, min_column_width=320):
@@ -45,7 +45,7 @@ def _prompt(task: Task, key: str) -> None:
             st.text(task.facts)
 
 
-def _answer(number: int, answer: Ranking) -> None:
+def _answer(number: int, answer: Ranking, n_responses: int) -> None:
     st.caption(f"Annotator {number}")
     if answer.status is not RankingStatus.RANKED:
         st.text("no response is acceptable" if answer.status is RankingStatus.UNACCEPTABLE else "skipped")
@@ -53,17 +53,17 @@ def _answer(number: int, answer: Ranking) -> None:
         st.text(order_words(answer.ranks or (), answer.detail.unplaced))
     if answer.skip_reason:
         st.text(answer.skip_reason)
-    if lines := _detail_lines(answer):
+    if lines := _detail_lines(answer, n_responses):
         st.text("\n".join(lines))
     if answer.comment:
         st.caption("Their reason")
         st.text(answer.comment)
 
 
-def _detail_lines(answer: Ranking) -> list[str]:
+def _detail_lines(answer: Ranking, n_responses: int) -> list[str]:
     """What was said beside the ranks, a line for each response, and how strong the preference is."""
     detail, lines = answer.detail, []
-    for place in range(len(answer.display_order)):
+    for place in range(n_responses):
         said = said_of(detail, place)
         lines += [f"{chr(65 + place)}: {said}"] if said else []
     return [*lines, strength_words(detail.strength)] if detail.strength else lines

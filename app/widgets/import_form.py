@@ -60,6 +60,12 @@ COUNT_WORDS = {
     "repaired": "Rows with broken characters",
     "rows_without_ranking": "Rows without a ranking",
     "unacceptable": "Answers that no response is acceptable",
+    "gold": "New gold tasks",
+    "gold_kept": "Answers to gold that is kept as it is here",
+    "side_kept": "Rows whose prompt keeps its side",
+    "extra": "Answers beyond those wanted there",
+    "overruled": "Answers overruled there",
+    "decisions": "Decisions taken in as answers",
     **{f"dropped_{name}": f"Responses dropped: {words}" for name, words in BADGES.items()},
     **{f"badge_{name}": f"Responses with the badge: {words}" for name, words in BADGES.items()},
 }

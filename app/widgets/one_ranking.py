@@ -18,14 +18,16 @@ STATUS_WORDS = {
 
 
 def show_ranking(ranking: Ranking, task: Task, annotator: str) -> None:
-    """The responses stand in the order in which the annotator saw them. No model is named."""
+    """The responses stand in the order in which the annotator saw them, where it is known. No model is named."""
     st.text(f"Ranking {ranking.id} by annotator {annotator}")
     st.text(_how(ranking))
     _prompt(task)
     said = STATUS_WORDS.get(ranking.status) or order_words(ranking.ranks or (), ranking.detail.unplaced)
     _answer(said, ranking.skip_reason or "", ranking.comment, ranking.detail)
-    st.text(f"Shown in the order {', '.join(_letter(place) for place in ranking.display_order)}")
-    _responses(task, ranking.display_order, ranking.ranks, ranking.detail, ranking.id)
+    order = ranking.display_order
+    unknown = "Shown in an unknown order; below they stand in their stored one"
+    st.text(unknown if order is None else f"Shown in the order {', '.join(map(_letter, order))}")
+    _responses(task, order or range(len(task.responses)), ranking.ranks, ranking.detail, ranking.id)
 
 
 def show_decided(decided: Adjudication, task: Task, researcher: str) -> None:
@@ -38,7 +40,8 @@ def show_decided(decided: Adjudication, task: Task, researcher: str) -> None:
 
 
 def _how(ranking: Ranking) -> str:
-    words = [_utc(ranking.created_at), f"version {ranking.version}", f"guidelines {ranking.guidelines_version}"]
+    stored = _utc(ranking.created_at) if ranking.source == "app" else f"imported {_utc(ranking.created_at)}"
+    words = [stored, f"version {ranking.version}", f"guidelines {ranking.guidelines_version or 'unknown'}"]
     if ranking.duration_ms is not None:
         words.append(f"took {duration(ranking.duration_ms / 1000)}")
     words += [name for name, holds in (("late", ranking.is_late), ("extra", ranking.is_extra)) if holds]

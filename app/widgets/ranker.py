@@ -8,6 +8,7 @@ The data holds texts in display order under A, B, C; no model, no id of a respon
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -148,7 +149,7 @@ def _texts(task: Task, order: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _history_line(each: Answered) -> dict[str, Any]:
-    answer = _answer(each.ranking)
+    answer = _answer(each.ranking, each.ranking.display_order or tuple(range(len(each.ranking.ranks or ()))))
     shown = ("status", "ranks", "rest", "skip_reason")
     return {name: answer[name] for name in shown} | {
         "task_id": _item(each.ranking),
@@ -160,17 +161,24 @@ def _history_line(each: Answered) -> dict[str, Any]:
 
 
 def _opened(task: Task, ranking: Ranking) -> dict[str, Any]:
-    shown = _texts(task, ranking.display_order) | {"task_id": _item(ranking)}
-    return {"task": shown, "answer": _answer(ranking), "edit_of": ranking.id}
+    order = ranking.display_order or tuple(range(len(task.responses)))
+    return {
+        "task": _texts(task, order) | {"task_id": _item(ranking)},
+        "answer": _answer(ranking, order),
+        "edit_of": ranking.id,
+    }
 
 
 def _item(ranking: Ranking) -> str:
     return item_id(ranking.task_id, ranking.slot_id, ranking.purpose)
 
 
-def _answer(ranking: Ranking) -> dict[str, Any]:
-    """An answer by display place, as the browser holds its own: what was left as the rest has no rank."""
-    order, detail = ranking.display_order, ranking.detail
+def _answer(ranking: Ranking, order: Sequence[int]) -> dict[str, Any]:
+    """An answer by place in `order`, as the browser holds its own: what was left as the rest has no rank.
+
+    The order is that of display; the stored one where nobody knows it.
+    """
+    detail = ranking.detail
     ranks: list[int | None] = [*by_place(ranking.ranks or (), order)]
     for place, position in enumerate(order):
         if position in detail.unplaced:

@@ -108,8 +108,8 @@ def test_the_columns_of_a_snapshot_and_the_keys_of_a_manifest_are_the_real_ones(
         line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
         assert re.findall(r"`(\w+)`", line.split("|")[2]) == columns.names
     line = next(line for line in PAGE.splitlines() if line.startswith("| `others.parquet`"))
-    assert re.findall(r"`(\w+)`", line)[-3:] == OTHER_COLUMNS.names[-3:]
-    assert OTHER_COLUMNS.names[:-3] == GROUP_COLUMNS.names
+    assert re.findall(r"`(\w+)`", line)[-4:] == OTHER_COLUMNS.names[-4:]
+    assert OTHER_COLUMNS.names[:-4] == GROUP_COLUMNS.names
     manifest = export_snapshot(home, make.make_snapshot(sqlite_store, home), "trl", tmp_path / "out")
     table = PAGE.split("The manifest:")[1]
     keys = [

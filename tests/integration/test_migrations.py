@@ -51,7 +51,7 @@ def upgrade():
     op.execute("delete from web_session")
     op.execute("create table half_done (id text)")
 """
-HEAD = "0007"  # the newest revision of this release
+HEAD = "0008"  # the newest revision of this release
 
 
 @pytest.fixture
@@ -195,6 +195,32 @@ def test_a_store_of_the_first_release_comes_along(store: Store) -> None:
     assert ([each.badges for each in task.responses], task.facts) == ([(), ()], "")
     with pytest.raises(Conflict), old.begin() as tx:
         tx.execute(sa.text("update ranking set status = 'nonsense'"))
+    old.close()
+
+
+WITH_A_FILE = (
+    FIRST_RELEASE
+    + """;
+insert into person (id, name, role, is_external, created_at) values ('b', 'Bob (imported, p)', 'annotator', true, 1.0);
+insert into ranking (id, task_id, annotator_id, submission_key, status, ranks, display_order, guidelines_version,
+                     duration_ms, source, created_at)
+                    values ('m', 't', 'b', 'import-1', 'ranked', '[1, 2]', '[0, 1]', 1, 700, 'import', 2.0)
+"""
+)
+
+
+def test_what_older_imports_made_up_is_unknown_again(store: Store) -> None:
+    """The order of the row and the guidelines of the day. What the file said, and what people here saw, stays."""
+    old = _store_at(store, "0006")
+    with old.begin() as tx:
+        for statement in WITH_A_FILE.split(";"):
+            tx.execute(sa.text(statement.replace(":", "\\:")))
+    upgrade(old)
+    with old.read() as tx:
+        here, from_file = (each for each, _ in current_rankings(tx, "p"))
+    assert (here.display_order, here.guidelines_version) == ((0, 1), 1)
+    assert (from_file.display_order, from_file.guidelines_version) == (None, None)
+    assert (from_file.ranks, from_file.duration_ms, from_file.source) == ((1, 2), 700, "import")
     old.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import factories as make
@@ -15,11 +16,12 @@ from app.context import PROJECT_KEY
 from data.adjudications import save_adjudication
 from data.paths import Home
 from data.projects import export_key
-from data.rankings import edit_ranking
+from data.rankings import current_rankings, edit_ranking
 from data.records import Detail, NewAdjudication, NewRanking, Person, Ranking, RankingStatus, Role, RunKind
 from data.schema import ranking as ranking_table
 from data.snapshots import read_groups
 from data.store import Store
+from labeling.imports import import_rankings
 from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
 
 DETAIL = Detail(
@@ -80,6 +82,22 @@ def test_everything_that_the_annotator_did_is_there(sqlite_store: Store, open_ap
     assert "Ann Example" not in "\n".join([*shown, markdown_of(app)])
     app.get_by_key(f"ranking.to_prompt.{ranking.id}").click().run()
     assert app.query_params["prompt"]
+
+
+def test_of_an_answer_from_a_file_the_page_says_what_is_unknown(
+    sqlite_store: Store, open_app: Any, tmp_path: Path
+) -> None:
+    project, path = make.make_project(sqlite_store), tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "why?", "responses": ["a", "b"], "ranks": [2, 1]}')
+    import_rankings(sqlite_store, project.id, path)
+    with sqlite_store.read() as tx:
+        [(found, _)] = current_rankings(tx, project.id)
+    shown = texts(opened(sqlite_store, open_app, id=found.id))
+    assert shown[1].startswith("imported ")
+    assert shown[1].endswith("version 1, guidelines unknown, from import, purpose ordinary")
+    assert shown[4:] == [
+        "Shown in an unknown order; below they stand in their stored one", "A: rank 2", "a", "B: rank 1", "b",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOSTILE)
