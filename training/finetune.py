@@ -89,7 +89,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     if is_dpo:
         assert isinstance(config, DPOConfig)
         options = TRLDPOConfig(**arguments, beta=config.beta, max_length=config.max_length)
-        adapter = lora_config(config, TaskType.CAUSAL_LM) if is_lora else None
+        adapter = lora_config(config, TaskType.CAUSAL_LM, model) if is_lora else None
         trainer = ReportingDPOTrainer(
             model=model,
             args=options,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from peft import LoraConfig, TaskType, get_peft_model
+from peft import LoraConfig, TaskType
 from transformers import TrainerCallback
 
+from training.adapters import adapter_on, attach
 from training.checkpoint import (
     State,
     checkpoint_at,
@@ -154,20 +155,14 @@ def warmup_steps(share: float, n_examples: int, batch_size: int, epochs: int) ->
     return int(share * epochs * -(-n_examples // batch_size))
 
 
-def lora_config(config: TrainConfig, task: TaskType) -> LoraConfig:
-    """Low-rank adapters on every linear layer but the head (Hu et al. 2022)."""
-    return LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type=task,
-    )
+def lora_config(config: TrainConfig, task: TaskType, model: Any) -> LoraConfig:
+    """Low-rank adapters for this model, on every linear layer but the head."""
+    return adapter_on(model, config.lora_rank, config.lora_alpha, task)
 
 
 def with_adapter(model: Any, config: TrainConfig, task: TaskType) -> Any:
     """The model with new adapters in float32; its own weights are frozen. Unchanged where every weight is trained."""
-    return get_peft_model(model, lora_config(config, task)) if config.adapter == "lora" else model
+    return attach(model, lora_config(config, task, model)) if config.adapter == "lora" else model
 
 
 def merged(model: Any) -> Any:

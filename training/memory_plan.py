@@ -6,15 +6,13 @@ found by running them on such models (`training.weightless`). All figures are by
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peft import LoraConfig
-
+from training.adapters import saved_adapter
 from training.config import PPOConfig, second_names
 from training.models import ADAPTER_FOLDER, MODEL_FOLDER, Machine, ModelSource
 from training.weightless import (
@@ -106,9 +104,7 @@ def find_models(
     if not is_shared:
         critic = critic_model(config, place if shares_ids else source, machine)
         return Models(policy, critic, _size(reward_model(place)), is_shared, seconds)
-    saved = json.loads((reward_folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
-    lora = LoraConfig(r=saved["r"], lora_alpha=saved["lora_alpha"], target_modules=saved["target_modules"])
-    critic = policy_model(config, source, machine, lora)
+    critic = policy_model(config, source, machine, saved_adapter(reward_folder / ADAPTER_FOLDER))
     return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared, seconds)
 
 

@@ -110,7 +110,7 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
         args=options,
         train_dataset=Dataset.from_list([{"prompt": str(place)} for place in range(len(prompts))]),
         processing_class=encoder.tokenizer,
-        peft_config=lora_config(config, TaskType.CAUSAL_LM) if is_lora else None,
+        peft_config=lora_config(config, TaskType.CAUSAL_LM, model) if is_lora else None,
     )
     trainer.reporter, trainer.prompt_list = reporter, prompts
     evaluate_on_the_way(trainer, config, reporter, machine, source, encoder, reward_model)
