@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from data.errors import InvalidInput
+from training.checkpoint import misfits
 from training.reporter import Recorder
 
 HEAD = "score.weight"
@@ -100,14 +101,8 @@ def fill_adapter(model: Any, adapter: str, weights: Mapping[str, Tensor]) -> Non
         raise _does_not_fit(" ".join(str(error).split())[:300]) from error
     surplus = sorted(found.unexpected_keys)
     missing = sorted(name for name in found.missing_keys if ".lora_" in name and f".{adapter}" in name)
-    if surplus or missing:
-        raise _does_not_fit(
-            "; ".join(
-                f"{len(names)} weights {what}, such as {names[0]!r}"
-                for names, what in ((surplus, "find no place"), (missing, "are missing"))
-                if names
-            )
-        )
+    if problems := misfits(surplus, missing):
+        raise _does_not_fit(problems)
 
 
 def merged_state(model: Any, adapter: str | None) -> dict[str, Tensor]:
@@ -159,7 +154,7 @@ def copied_weights(model: Any) -> tuple[int, int]:
 
 
 def _left_out(model: Any, plain: LoraConfig) -> list[str]:
-    """What of a model with experts PEFT would put no adapter on: experts, and linear layers beside them.
+    """What of a model with experts PEFT would put no adapter on: experts, their router, linear layers beside them.
 
     Tried on a copy without data. Names are those within a layer.
     """
@@ -171,7 +166,7 @@ def _left_out(model: Any, plain: LoraConfig) -> list[str]:
     for owner, module in probe.named_modules():
         for own, each in module.named_parameters(recurse=False):
             name = _without_number(f"{owner}.{own}")
-            if name in left and (_is_expert(module, each) or isinstance(module, nn.Linear)):
+            if name in left and (_is_expert(module, each) or (own == "weight" and each.ndim == 2)):
                 names.add(_within_layer(name))
     return sorted(names)
 

@@ -10,7 +10,7 @@ import torch
 from peft import TaskType
 from torch import Tensor, nn
 
-from training.adapters import attach, fill_adapter, saved_adapter, saved_weights
+from training.adapters import attach, fill_adapter, report_not_adapted, saved_adapter, saved_weights
 from training.config import BaselinesConfig, PPOConfig, second_names
 from training.encoding import Encoder
 from training.hf import lora_config
@@ -60,6 +60,8 @@ def build_roles(
     layout = "one base, an adapter for each role" if is_shared else f"separate models, {config.adapter} training"
     trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
     reporter.event("roles", layout=layout, trained_parameters=trained)
+    if config.adapter == "lora":
+        report_not_adapted(roles.policy.language_model, reporter)
     return roles
 
 

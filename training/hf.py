@@ -17,6 +17,7 @@ from training.checkpoint import (
     newest_checkpoint,
     pack_optimizer,
     pack_random_state,
+    restore,
     save_checkpoint,
     unpack_optimizer,
     unpack_random_state,
@@ -93,7 +94,7 @@ class ReportingTrainer:
 
     def _load_from_checkpoint(self, _folder: str, _model: Any = None) -> None:
         if self._resumed is not None:
-            restore_parameters(self.model, self._resumed.tensors["model"])
+            restore(_trained(self.model), self._resumed.tensors["model"], "model")
 
     def _load_optimizer_and_scheduler(self, folder: str | None) -> None:
         if folder is not None and self._resumed is not None:
@@ -169,14 +170,6 @@ def merged(model: Any) -> Any:
     """The model with its adapters worked into its weights, in float32, so that plain transformers loads it."""
     model = model.float()
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
-
-
-def restore_parameters(model: Any, tensors: dict[str, torch.Tensor]) -> None:
-    """Put saved parameters back, by name. Raises KeyError if one is missing in the model."""
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            parameters[name].copy_(tensor)
 
 
 def _trained(model: Any) -> dict[str, torch.Tensor]:
