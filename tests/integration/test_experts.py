@@ -20,9 +20,20 @@ from tiny import EXPERTS, tiny_language_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+import training.adapters
+import training.finetune
+import training.hf
 import training.ppo_run
+import training.rloo_run
+import training.roles
+import training.save_roles
+from data.records import RunKind, RunStatus
+from training.adapters import adapter_on, attach, copied_weights, merged_state, not_adapted
 from training.encoding import pack
+from training.hf import merged
+from training.role_checks import RECORDED_FILE, plain_logprobs, plain_values
 from training.roles import Roles, ScoredRow
+from training.save_roles import save_policy
 from training.scorer import Scorer
 
 pytestmark = [
@@ -32,9 +43,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*experimental.*:UserWarning"),
 ]
 FAMILIES = ("llama", *EXPERTS)
+CAUSAL = TaskType.CAUSAL_LM
 # A merged weight is rounded to float32 once, the sums of two passes are in other orders: some hundred roundings of
 # 6e-8 of numbers of size 1. What an adapter that is left out moves is 0.1 and more.
-CAUSAL = TaskType.CAUSAL_LM
 ROUNDING, MOVED = 1e-4, 1e-2
 BATCH = pack([[3, 77, 78, 1, 4], [3, 90, 1, 4]], [[70, 71, 72, 1], [81, 1]], pad_id=0)
 
@@ -119,7 +130,7 @@ def test_what_ppo_saves_is_what_was_in_memory(family: str, rig: Rig, monkeypatch
     ours = logprobs_in(roles)
     assert apart(ours, logprobs_in(roles, "reference")) > MOVED
     assert apart(ours, logprobs_of(folder / "model")) < ROUNDING
-    assert apart(roles.critic.values(BATCH)[BATCH.mask], plain_values(folder / "critic", BATCH)) < ROUNDING
+    assert apart(roles.critic.values(BATCH)[BATCH.mask].detach(), plain_values(folder / "critic", BATCH)) < ROUNDING
     (event,) = rig.events(run, "reward_scores_compared")
     assert event.detail["recorded"] and event.detail["largest_difference"] < ROUNDING
 
@@ -152,8 +163,10 @@ def check(rig: Rig, family: str) -> dict[str, Any]:
     return found.result
 
 
-@pytest.mark.parametrize("kind", [RunKind.SFT, RunKind.DPO, RunKind.RLOO])
-@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("qwen3_moe", each) for each in (RunKind.SFT, RunKind.DPO, RunKind.RLOO)), ("gpt_oss", RunKind.SFT)],
+)
 def test_what_trls_trainers_learn_is_saved(name: str, kind: RunKind, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     in_memory: list[Tensor] = []
 
@@ -223,7 +236,7 @@ def test_a_run_against_other_scores_than_the_saved_models_stops(rig: Rig) -> Non
     for _ in range(2):  # by what was recorded, and by the saved model where nothing was
         failed = rig.here(rig.queue_ppo("shared", reward=reward, iterations=1), RunStatus.FAILED)
         assert re.search(r"the reward model's scores of 8 texts.*: off by 0\.\d+, where", failed.error_message or "")
-        assert failed.error_kind == "invalid_input"
+        assert failed.error_kind == "bad_input"
         recorded.unlink(missing_ok=True)
     save_file(weights, path)
     run = rig.here(rig.queue_ppo("shared", reward=reward, iterations=1))
@@ -276,7 +289,7 @@ def test_what_is_not_adapted_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
         assert event.detail["model.layers.*.mlp.router.weight"] == 2 * 4 * 32
 
 
-@pytest.mark.parametrize("name", EXPERTS)
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
 def test_a_check_that_could_not_save_is_red(name: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter left out of what is saved: the files are whole and load well."""
     monkeypatch.setattr(training.save_roles, "merged_state", lambda model, _adapter: merged_state(model, None))
