@@ -25,10 +25,10 @@ LAYOUTS = ("lora", "full")
 def save_reward_model(model: str, place: Path) -> None:
     """A reward model as a run's folder would hold it: whole, and as an adapter."""
     import torch
-    from peft import TaskType, get_peft_model
+    from peft import TaskType
 
     from training.config import RewardConfig
-    from training.hf import lora_config
+    from training.hf import with_adapter
     from training.models import ModelSource, load_classifier, load_encoder, load_tokenizer, save_model, weights_hash
 
     source = ModelSource(model, model, weights_hash(Path(model)))
@@ -40,7 +40,7 @@ def save_reward_model(model: str, place: Path) -> None:
         "has_adapter": True,
     }  # fmt: skip
     (place / "model" / "reward_config.json").write_text(json.dumps(info))
-    get_peft_model(classifier, lora_config(RewardConfig(), TaskType.SEQ_CLS)).save_pretrained(place / "adapter")
+    with_adapter(classifier, RewardConfig(), TaskType.SEQ_CLS).save_pretrained(place / "adapter")
 
 
 def prompt_of(model: str, tokens: int) -> str:

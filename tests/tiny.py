@@ -17,6 +17,16 @@ STRICT_TEMPLATE = (
 SPECIAL = ("<|pad|>", "<|end|>", "<|start|>", "<|user|>", "<|assistant|>", "<|system|>")
 PAD, END, START = 0, 1, 2
 FAMILIES = ("llama", "qwen2", "gpt2")
+_FOUR = {"num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": False, "initializer_range": 0.1}
+_LATENT = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
+_EXPERTS: dict[str, dict[str, Any]] = {
+    "mixtral": _FOUR,
+    "qwen3_moe": _FOUR | {"head_dim": 16, "moe_intermediate_size": 24},
+    "deepseek_v3": _FOUR | _LATENT | {"num_key_value_heads": 2, "moe_intermediate_size": 24, "n_group": 2,
+                                      "topk_group": 1, "first_k_dense_replace": 1},
+    "gpt_oss": _FOUR | {"head_dim": 16, "layer_types": ["full_attention"] * 2, "rope_parameters": None},
+}  # fmt: skip
+EXPERTS = tuple(_EXPERTS)
 
 
 def tiny_tokenizer(
@@ -71,9 +81,11 @@ def tiny_config(family: str = "llama", **changes: Any) -> Any:
         "max_position_embeddings": 512,
         "tie_word_embeddings": True,
     }
-    more = {"gemma2": {"head_dim": 16, "sliding_window": 16, "final_logit_softcapping": 5.0}}.get(family, {})
-    names = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gemma2": "Gemma2Config", "cohere": "CohereConfig"}
-    return getattr(transformers, names[family])(**(ids | shape | more | changes))
+    more = {"gemma2": {"head_dim": 16, "sliding_window": 16, "final_logit_softcapping": 5.0}} | _EXPERTS
+    names = {"llama": "LlamaConfig", "qwen2": "Qwen2Config", "gemma2": "Gemma2Config", "cohere": "CohereConfig",
+             "mixtral": "MixtralConfig", "qwen3_moe": "Qwen3MoeConfig", "deepseek_v3": "DeepseekV3Config",
+             "gpt_oss": "GptOssConfig"}  # fmt: skip
+    return getattr(transformers, names[family])(**(ids | shape | more.get(family, {}) | changes))
 
 
 def tiny_language_model(seed: int = 0, family: str = "llama", **changes: Any) -> Any:

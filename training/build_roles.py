@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import copy
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, TaskType, get_peft_model
-from safetensors.torch import load_file
+from peft import TaskType
 from torch import Tensor, nn
 
-from data.errors import InvalidInput
+from training.adapters import attach, fill_adapter, report_not_adapted, saved_adapter, saved_weights
 from training.config import BaselinesConfig, PPOConfig, second_names
 from training.encoding import Encoder
 from training.hf import lora_config
@@ -41,7 +40,7 @@ from training.roles import (
     SharedRewardModel,
     Trunk,
 )
-from training.scorer import HEADS_FILE, RewardInfo, Scorer, read_reward_info
+from training.scorer import RewardInfo, Scorer, read_heads, read_reward_info
 
 POLICY, CRITIC, REWARD = "policy", "critic", "reward"
 REWARD_MODEL = "reward_model"  # among what reads the prompts
@@ -65,6 +64,8 @@ def build_roles(
     layout = "one base, an adapter for each role" if is_shared else f"separate models, {config.adapter} training"
     trained = sum(each.numel() for each in [*roles.policy_parameters.values(), *roles.critic_parameters.values()])
     reporter.event("roles", layout=layout, trained_parameters=trained)
+    if config.adapter == "lora":
+        report_not_adapted(roles.policy.language_model, reporter)
     return roles
 
 
@@ -117,23 +118,20 @@ def _shared(
     config: PPOConfig, machine: Machine, source: ModelSource, encoder: Encoder, folder: Path, info: RewardInfo
 ) -> Roles:
     language_model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
-    saved = json.loads((folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
-    reward_lora = LoraConfig(
-        r=saved["r"], lora_alpha=saved["lora_alpha"], lora_dropout=0.0, target_modules=saved["target_modules"]
-    )
-    model = get_peft_model(language_model, lora_config(config, TaskType.CAUSAL_LM), adapter_name=POLICY)
-    model.add_adapter(REWARD, reward_lora)
-    model.add_adapter(CRITIC, reward_lora)
-    weights = load_file(folder / ADAPTER_FOLDER / "adapter_model.safetensors")
+    policy_lora = lora_config(config, TaskType.CAUSAL_LM, language_model)
+    saved, (weights, head) = saved_adapter(folder / ADAPTER_FOLDER), saved_weights(folder / ADAPTER_FOLDER)
+    if saved.target_parameters:  # all adapters of a base have to be on the same ones
+        policy_lora.target_parameters = saved.target_parameters
+    model = attach(language_model, policy_lora, POLICY)
     for adapter in (REWARD, CRITIC):
-        _fill_adapter(model, adapter, weights)
+        fill_adapter(attach(model, copy.deepcopy(saved), adapter), adapter, weights)
     switch = AdapterSwitch(model, trained=(POLICY, CRITIC))
     inner = model.get_base_model()
 
     def trunk(adapter: str | None) -> Trunk:
         return Trunk(backbone(inner), machine, switch, adapter)
 
-    reward_head = _linear(_head_weight(weights), machine)
+    reward_head = _linear(head, machine)
     critic = Critic(trunk(CRITIC), _value_head(reward_head.weight, config, info, machine))
     return Roles(
         policy=Policy(trunk(POLICY), inner, config.temperature),
@@ -180,7 +178,7 @@ def _policy_and_reference(
 ) -> tuple[Policy, Policy, dict[str, nn.Parameter]]:
     if config.adapter == "lora":
         model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
-        model = get_peft_model(model, lora_config(config, TaskType.CAUSAL_LM), adapter_name=POLICY)
+        model = attach(model, lora_config(config, TaskType.CAUSAL_LM, model), POLICY)
         return adapted_policy(model, POLICY, machine, config.temperature)
     # The reference has the policy's precision: a bf16 copy would be 0.02 nats away before the first update.
     trained = load_language_model(source, torch.float32).to(machine.device)
@@ -203,7 +201,7 @@ def adapted_policy(
 def _critic_trunk(classifier: Any, config: PPOConfig, machine: Machine) -> tuple[Trunk, dict[str, nn.Parameter]]:
     if config.adapter == "lora":
         classifier.requires_grad_(False)
-        model = get_peft_model(classifier, lora_config(config, TaskType.FEATURE_EXTRACTION), adapter_name=CRITIC)
+        model = attach(classifier, lora_config(config, TaskType.FEATURE_EXTRACTION, classifier), CRITIC)
         switch = AdapterSwitch(model, trained=(CRITIC,))
         return Trunk(backbone(model.get_base_model()), machine, switch, CRITIC), switch.parameters(CRITIC)
     trunk = backbone(classifier)
@@ -234,8 +232,7 @@ def _named_head(head: nn.Linear) -> dict[str, nn.Parameter]:
 def _heads(folder: Path, info: RewardInfo) -> Heads | None:
     if info.n_heads == 1:
         return None
-    saved = load_file(folder / MODEL_FOLDER / HEADS_FILE)
-    return Heads(saved["heads"].float(), saved["shifts"].float())
+    return Heads(*read_heads(folder, info))
 
 
 def second_reward_models(
@@ -262,28 +259,3 @@ def _linear(weight: Tensor, machine: Machine) -> nn.Linear:
     with torch.no_grad():
         head.weight.copy_(weight)
     return head.to(machine.device).requires_grad_(False)
-
-
-def _head_weight(weights: dict[str, Tensor]) -> Tensor:
-    found = [tensor for name, tensor in weights.items() if name.endswith("score.weight")]
-    if len(found) != 1:
-        raise InvalidInput("the reward model's adapter holds no scalar head named 'score'; train the model again")
-    return found[0].float()
-
-
-def _fill_adapter(model: Any, adapter: str, weights: dict[str, Tensor]) -> None:
-    """Copy saved adapter weights, named without an adapter, into the adapter of this name. Raises InvalidInput."""
-    parameters = dict(model.named_parameters())
-    wanted = {name for name in parameters if f".{adapter}." in name}
-    with torch.no_grad():
-        for name, tensor in weights.items():
-            target = name.replace("lora_A.weight", f"lora_A.{adapter}.weight")
-            target = target.replace("lora_B.weight", f"lora_B.{adapter}.weight")
-            if target in wanted:
-                parameters[target].copy_(tensor)
-                wanted.remove(target)
-    if wanted:
-        raise InvalidInput(
-            f"the reward model's adapter does not fit the policy: {len(wanted)} weights are missing, such as "
-            f"{min(wanted)!r}; train the reward model from the policy's own model, or with adapter=full"
-        )

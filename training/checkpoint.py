@@ -13,7 +13,7 @@ import logging
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +119,29 @@ def verify(folder: Path) -> str | None:
     return None
 
 
+def misfits(surplus: Iterable[str], missing: Iterable[str]) -> str:
+    """Weights that find no place and places without a weight, counted and with an example; empty for none."""
+    kinds = ((sorted(surplus), "find no place"), (sorted(missing), "are missing"))
+    return ", ".join(f"{len(names)} weights {what}, such as {names[0]!r}" for names, what in kinds if names)
+
+
+def restore(parameters: Mapping[str, Tensor], saved: Tensors, what: str) -> None:
+    """Put saved weights back, by name. Raises InvalidInput unless each finds its place, in its own shape."""
+    problems = misfits(saved.keys() - parameters.keys(), parameters.keys() - saved.keys())
+    problems = problems or ", ".join(
+        f"{name!r} is {tuple(saved[name].shape)}, not {tuple(each.shape)}"
+        for name, each in parameters.items()
+        if saved[name].shape != each.shape
+    )
+    if problems:
+        raise InvalidInput(
+            f"the checkpoint's {what} has other weights than this run's: {problems[:300]}; start a new run"
+        )
+    with torch.no_grad():
+        for name, each in parameters.items():
+            each.copy_(saved[name])
+
+
 def pack_optimizer(optimizer: Any) -> tuple[Tensors, dict[str, Any]]:
     """An optimizer's state as tensors and JSON; `unpack_optimizer` is the inverse."""
     packed = optimizer.state_dict()
@@ -144,10 +167,27 @@ def unpack_optimizer(optimizer: Any, tensors: Tensors, values: dict[str, Any]) -
         state.setdefault(int(place), {})[name] = tensor.clone()
     for place, entries in values["scalars"].items():
         state.setdefault(int(place), {}).update(entries)
+    _check_states(optimizer, state)
     try:
         optimizer.load_state_dict({"state": state, "param_groups": values["groups"]})
     except ValueError as error:
         raise InvalidInput(f"the checkpoint's optimizer does not fit this run: {error}") from error
+
+
+def _check_states(optimizer: Any, state: dict[int, dict[str, Any]]) -> None:
+    """Raises InvalidInput for states of other parameters: torch takes over whatever has a number."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    for place, entries in state.items():
+        fits = place < len(parameters) and all(
+            each.shape in (torch.Size([]), parameters[place].shape)
+            for each in entries.values()
+            if isinstance(each, Tensor)
+        )
+        if not fits:
+            raise InvalidInput(
+                f"the checkpoint's optimizer does not fit this run: its state {place} finds no parameter of its shape "
+                f"among {len(parameters)}; start a new run"
+            )
 
 
 def pack_random_state() -> tuple[Tensors, dict[str, Any]]:

@@ -21,6 +21,7 @@ from trl import SFTConfig as TRLSFTConfig
 from data.errors import InvalidInput
 from data.records import RunKind, Split
 from data.snapshots import MANIFEST, PAIRS, Group, read_groups, read_parquet
+from training.adapters import report_not_adapted
 from training.config import DPOConfig, FinetuneConfig, SFTConfig, peak_learning_rate
 from training.encoding import Encoder, fit
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged, warmup_steps, with_adapter
@@ -89,7 +90,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     if is_dpo:
         assert isinstance(config, DPOConfig)
         options = TRLDPOConfig(**arguments, beta=config.beta, max_length=config.max_length)
-        adapter = lora_config(config, TaskType.CAUSAL_LM) if is_lora else None
+        adapter = lora_config(config, TaskType.CAUSAL_LM, model) if is_lora else None
         trainer = ReportingDPOTrainer(
             model=model,
             args=options,
@@ -106,6 +107,8 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
             processing_class=encoder.tokenizer,
         )
     trainer.reporter = reporter
+    if is_lora:
+        report_not_adapted(trainer.model, reporter)
     evaluate_on_the_way(trainer, config, reporter, machine, source, encoder)
     trainer.train_or_resume()
     save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER, encoder)

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from peft import LoraConfig, TaskType, get_peft_model
+from peft import LoraConfig, TaskType
 from transformers import TrainerCallback
 
+from training.adapters import adapter_on, attach
 from training.checkpoint import (
     State,
     checkpoint_at,
     newest_checkpoint,
     pack_optimizer,
     pack_random_state,
+    restore,
     save_checkpoint,
     unpack_optimizer,
     unpack_random_state,
@@ -92,7 +94,7 @@ class ReportingTrainer:
 
     def _load_from_checkpoint(self, _folder: str, _model: Any = None) -> None:
         if self._resumed is not None:
-            restore_parameters(self.model, self._resumed.tensors["model"])
+            restore(_trained(self.model), self._resumed.tensors["model"], "model")
 
     def _load_optimizer_and_scheduler(self, folder: str | None) -> None:
         if folder is not None and self._resumed is not None:
@@ -154,34 +156,20 @@ def warmup_steps(share: float, n_examples: int, batch_size: int, epochs: int) ->
     return int(share * epochs * -(-n_examples // batch_size))
 
 
-def lora_config(config: TrainConfig, task: TaskType) -> LoraConfig:
-    """Low-rank adapters on every linear layer but the head (Hu et al. 2022)."""
-    return LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type=task,
-    )
+def lora_config(config: TrainConfig, task: TaskType, model: Any) -> LoraConfig:
+    """Low-rank adapters for this model, on every linear layer but the head."""
+    return adapter_on(model, config.lora_rank, config.lora_alpha, task)
 
 
 def with_adapter(model: Any, config: TrainConfig, task: TaskType) -> Any:
     """The model with new adapters in float32; its own weights are frozen. Unchanged where every weight is trained."""
-    return get_peft_model(model, lora_config(config, task)) if config.adapter == "lora" else model
+    return attach(model, lora_config(config, task, model)) if config.adapter == "lora" else model
 
 
 def merged(model: Any) -> Any:
     """The model with its adapters worked into its weights, in float32, so that plain transformers loads it."""
     model = model.float()
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
-
-
-def restore_parameters(model: Any, tensors: dict[str, torch.Tensor]) -> None:
-    """Put saved parameters back, by name. Raises KeyError if one is missing in the model."""
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            parameters[name].copy_(tensor)
 
 
 def _trained(model: Any) -> dict[str, torch.Tensor]:

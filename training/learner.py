@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from data.errors import InvalidInput
 from training.checkpoint import (
     State,
     newest_checkpoint,
     pack_optimizer,
     pack_random_state,
+    restore,
     save_checkpoint,
     unpack_optimizer,
     unpack_random_state,
@@ -90,12 +90,7 @@ def resume(learner: Learner, reporter: Reporter) -> None:
     if state is None:
         return
     for name, parameters in (("policy", learner.roles.policy_parameters), ("critic", learner.roles.critic_parameters)):
-        saved = state.tensors[name]
-        if saved.keys() != parameters.keys():
-            raise InvalidInput(f"the checkpoint's {name} has other weights than this run's; start a new run")
-        with torch.no_grad():
-            for key, parameter in parameters.items():
-                parameter.copy_(saved[key])
+        restore(parameters, state.tensors[name], name)
     for name, optimizer in (("policy", learner.policy_optimizer), ("critic", learner.critic_optimizer)):
         unpack_optimizer(optimizer, state.tensors[f"{name}_optimizer"], state.values[f"{name}_optimizer"])
     unpack_random_state(state.tensors["random"], state.values["random"])

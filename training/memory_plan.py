@@ -6,15 +6,13 @@ found by running them on such models (`training.weightless`). All figures are by
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peft import LoraConfig
-
+from training.adapters import copied_weights, saved_adapter
 from training.config import PPOConfig, second_names
 from training.models import ADAPTER_FOLDER, MODEL_FOLDER, Machine, ModelSource
 from training.weightless import (
@@ -106,9 +104,7 @@ def find_models(
     if not is_shared:
         critic = critic_model(config, place if shares_ids else source, machine)
         return Models(policy, critic, _size(reward_model(place)), is_shared, seconds)
-    saved = json.loads((reward_folder / ADAPTER_FOLDER / "adapter_config.json").read_text(encoding="utf-8"))
-    lora = LoraConfig(r=saved["r"], lora_alpha=saved["lora_alpha"], target_modules=saved["target_modules"])
-    critic = policy_model(config, source, machine, lora)
+    critic = policy_model(config, source, machine, saved_adapter(reward_folder / ADAPTER_FOLDER))
     return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared, seconds)
 
 
@@ -208,7 +204,8 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
         )
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        return Work(by_rule(text, lot), cache_by_rule(text, rows, length), choosing, reason)
+        together, largest = copied_weights(models.policy)
+        return Work(by_rule(text, lot) + together, cache_by_rule(text, rows, length), choosing + largest, reason)
     return Work(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
 
 
@@ -220,7 +217,7 @@ def step_peak(models: Models, machine: Machine, parts: Sequence[Part], lot: Lot,
     policy, critic, *_ = parts
     kept = sum(part.weights + part.optimizer for part in parts)
     if is_by_rule:
-        held = by_rule(models.policy.config.get_text_config(), lot)
+        held = by_rule(models.policy.config.get_text_config(), lot) + copied_weights(models.policy)[0]
         return kept + policy.gradients + critic.gradients + _in_heap(held, machine)
     of_critic = most_held(models.critic, machine, critic_update(lot, machine), has_gradients=False)
     of_policy = most_held(models.policy, machine, policy_update(lot, machine), has_gradients=False)

@@ -7,6 +7,8 @@ import hashlib
 import json
 import logging
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,15 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from data.best_policy import BEST_FOLDER, is_best, run_of
 from data.errors import InvalidInput
 from data.paths import Home
+from training.checkpoint import misfits
 from training.config import DEMO_MODEL, MachineConfig
 from training.demo_model import ensure_demo_model
 from training.encoding import Encoder
 from training.reporter import Recorder
 from training.turns import Turn, read_turn, write_turn
 
+_NUMBER = re.compile(r"\.(\d+)\.")  # of a layer, in a weight's name
+_WITH_REPORT = {"use_safetensors": True, "output_loading_info": True}
 MODEL_FOLDER, ADAPTER_FOLDER, REWARD_FILE = "model", "adapter", "reward_config.json"
 _TOKENIZER_FILES = ("tokenizer*", "*_tokens*.json", "vocab*", "merges*", "spiece*", "chat_template*",
                     "generation_config.json")  # fmt: skip
@@ -215,8 +220,13 @@ def stored_turn(folder: Path, tokenizer: Any) -> Turn | None:
 
 
 def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
-    """A causal language model without dropout, in evaluation mode. Raises InvalidInput."""
-    return _without_dropout(_load(AutoModelForCausalLM, source, dtype=dtype, use_safetensors=True))
+    """A causal language model without dropout, in evaluation mode. Raises InvalidInput.
+
+    So it is for a weight of the file that finds no place in the model, and for one of the model that the file lacks.
+    """
+    model, found = _load(AutoModelForCausalLM, source, dtype=dtype, **_WITH_REPORT)
+    _check_weights(source, surplus=found["unexpected_keys"], missing=found["missing_keys"])
+    return _without_dropout(model)
 
 
 def load_classifier(
@@ -231,9 +241,14 @@ def load_classifier(
     """
     had_head = is_classifier(source)
     options = {"config": _first_layers(source, layers)} if layers else {"num_labels": 1}
-    model = _load(AutoModelForSequenceClassification, source, dtype=dtype, use_safetensors=True, **options)
+    model, found = _load(AutoModelForSequenceClassification, source, dtype=dtype, **_WITH_REPORT, **options)
     if not isinstance(getattr(model, "score", None), nn.Linear):
         raise InvalidInput(f"model {source.name!r}: {type(model).__name__} has no linear head named 'score'")
+    _check_weights(
+        source,
+        surplus=set(found["unexpected_keys"]) - _left_behind(source, model, found["unexpected_keys"], layers, had_head),
+        missing=set(found["missing_keys"]) - (set() if had_head else {"score.weight", "score.bias"}),
+    )
     if heads > 1:
         model.score = nn.Linear(model.score.in_features, heads, bias=False)
     if not had_head or heads > 1:
@@ -290,11 +305,33 @@ def _remove(folder: Path) -> None:
 def _load(loader: Any, source: ModelSource, **options: Any) -> Any:
     try:
         return loader.from_pretrained(source.place, trust_remote_code=False, **_pinned(source), **options)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except torch.OutOfMemoryError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(
             f"model {source.name!r} can't be loaded: {reason}; name a folder with safetensors weights, or a hub id"
         ) from error
+
+
+def _left_behind(source: ModelSource, model: Any, names: Iterable[str], layers: int, had_head: bool) -> set[str]:
+    """Which weights of a file a classifier leaves behind on purpose: further layers, and the language model's head."""
+    found = {name for name in names if layers and (number := _NUMBER.search(name)) and int(number[1]) >= layers}
+    if had_head or not (others := set(names) - found):
+        return found
+    with torch.device("meta"):
+        whole = AutoModelForCausalLM.from_config(_load(AutoConfig, source))
+    heads = {name for name in whole.state_dict() if not name.startswith(f"{model.base_model_prefix}.")}
+    return found | (others & heads)
+
+
+def _check_weights(source: ModelSource, surplus: Iterable[str], missing: Iterable[str]) -> None:
+    """Raises InvalidInput if a weight finds no place: transformers leaves it out, or draws a new one, and goes on."""
+    if problems := misfits(surplus, missing):
+        raise InvalidInput(
+            f"model {source.name!r} can't be loaded whole: {problems}; name a model that was saved whole, and of the "
+            "kind that is asked for"
+        )
 
 
 def _pinned(source: ModelSource) -> dict[str, str]:

@@ -37,6 +37,7 @@ from training.policy_eval import Evaluation, held_out_prompts
 from training.ppo import ADAM_BETAS, ADAM_EPS, train
 from training.ptx import ptx_examples
 from training.reporter import Reporter
+from training.role_checks import check_shared_reward_model
 from training.roles import Reading, Roles
 from training.rollout import PromptItem
 from training.save_roles import save_critic, save_policy
@@ -55,6 +56,7 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     roles = build_roles(config, reporter, machine, source, encoder)
     readings = readings_of(config, reporter, source, encoder)
     prompts = load_prompts(config, reporter, encoder, roles.context, readings)
+    check_shared_reward_model(reporter, roles, machine, prompts, encoder)
     share_prompts(config, reporter, roles, prompts, encoder)
     learner = make_learner(config, reporter, roles, encoder)
     report_cut_scores(config, reporter, prompts)

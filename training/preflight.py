@@ -16,18 +16,28 @@ from typing import Any
 import torch
 
 from data.errors import Fenced, InvalidInput, ProjectError
+from training.adapters import not_adapted
 from training.build_roles import build_roles, context_of_roles, readings_of, second_reward_models, shares_base
 from training.config import PPOConfig
 from training.encoding import Encoder, pack
 from training.learner import Learner
 from training.machine_memory import available_memory, in_use, peak_in_use, reset_peak
 from training.memory_plan import Models, Part, Work, find_models, peak, plan, step_peak
-from training.models import Machine, ModelSource, encoder_of_run, find_model, longest_prompt, set_up_machine
+from training.models import (
+    Machine,
+    ModelSource,
+    encoder_of_run,
+    find_model,
+    load_tokenizer,
+    longest_prompt,
+    set_up_machine,
+)
 from training.models import versions as versions_of
 from training.ppo import check_first_ratio
 from training.ppo_run import in_words, load_held_out, load_prompts, make_learner, share_prompts
 from training.ppo_update import RATIO_DEVIATION, update_minibatch
 from training.reporter import Cancelled, Reporter
+from training.role_checks import Start, check_saving, compare_with_models, numbers_at_start
 from training.roles import RewardModel, Roles, ScoredRow
 from training.rollout import PromptItem, Rollout
 from training.sample_shown import Shown, show_sample
@@ -97,6 +107,7 @@ class Preflight:
     before: int | None  # what the process held when nothing of the models was loaded
     roles: Roles
     learner: Learner
+    start: Start
     seconds: list[RewardModel]
 
     def __init__(self, config: PPOConfig, reporter: Reporter) -> None:
@@ -107,7 +118,8 @@ class Preflight:
             ("Sizes divide", self.sizes), ("Model and machine", self.model), ("End and padding", self.tokens),
             ("The reward model's zero", self.shift), ("Context and prompts", self.context),
             ("Memory", self.memory), ("Policy equals reference", self.reference),
-            ("One step at the worst length", self.step),
+            ("One step at the worst length", self.step), ("Roles give their models' numbers", self.numbers),
+            ("Saved and loaded again", self.saving),
         )  # fmt: skip
         for number, (name, look) in enumerate(checks, start=1):
             self.reporter.raise_if_stopping()
@@ -210,7 +222,10 @@ class Preflight:
         apart = float((pair[0] - pair[1]).abs().max())
         if apart > 0:
             raise InvalidInput(f"they differ by {apart:.2g} nats before the first update; report this")
-        return "the same log-probabilities to the last bit, so the KL starts at 0"
+        self.start = numbers_at_start(self.roles, self.prompts, self.encoder)
+        words = "the same log-probabilities to the last bit, so the KL starts at 0"
+        left = not_adapted(self.roles.policy.language_model) if self.config.adapter == "lora" else None
+        return f"{words}; {left.words}" if left and left.numbers else words
 
     def step(self) -> str:
         rollout = worst_rollout(self)
@@ -232,6 +247,15 @@ class Preflight:
             f"{rows} responses of {rollout.batch.ids.shape[1]} tokens with their prompts in {seconds:.2f} s; first "
             f"ratio off by {figures[RATIO_DEVIATION]:.1g}; {self.compare(rollout, seconds, has_peak=has_peak)}"
         )
+
+    def numbers(self) -> str:
+        return compare_with_models(self.start, self.roles, self.config, self.reporter, self.source, self.machine)
+
+    def saving(self) -> str:
+        return check_saving(
+            self.roles, load_tokenizer(self.source), self.encoder, self.start, self.reporter.folder,
+            is_half=self.machine.is_bf16,
+        )  # fmt: skip
 
     def compare(self, rollout: Rollout, seconds: float, *, has_peak: bool) -> str:
         """The memory of the step: what was predicted for it, beside the most that was held since `before`."""

@@ -19,6 +19,7 @@ from trl import RewardConfig as TRLRewardConfig
 
 from data.held_out import trained_on
 from data.prompts import get_splits
+from training.adapters import report_not_adapted
 from training.config import RewardConfig, peak_learning_rate
 from training.dataset import Encoded, EncodedGroup
 from training.encoding import PADDING, Encoder
@@ -175,6 +176,8 @@ def make_trainer(
     model = load_classifier(source, dtype, encoder.pad_id, heads=config.heads, layers=config.layers)
     _give_padding(model, encoder, reporter)
     model = with_adapter(model, config, TaskType.SEQ_CLS)
+    if is_lora:
+        report_not_adapted(model, reporter)
     arguments = TRLRewardConfig(
         **common_arguments(config, reporter, machine),
         num_train_epochs=config.epochs,

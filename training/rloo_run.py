@@ -15,6 +15,7 @@ from trl import RLOOConfig as TRLRLOOConfig
 from trl import RLOOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from training.adapters import report_not_adapted
 from training.build_roles import REWARD_MODEL, load_reward_model
 from training.config import RLOOConfig, peak_learning_rate
 from training.encoding import Encoder
@@ -112,9 +113,11 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
         args=options,
         train_dataset=Dataset.from_list([{"prompt": str(place)} for place in range(len(prompts))]),
         processing_class=encoder.tokenizer,
-        peft_config=lora_config(config, TaskType.CAUSAL_LM) if is_lora else None,
+        peft_config=lora_config(config, TaskType.CAUSAL_LM, model) if is_lora else None,
     )
     trainer.reporter, trainer.prompt_list = reporter, prompts
+    if is_lora:
+        report_not_adapted(trainer.model, reporter)
     evaluate_on_the_way(trainer, config, reporter, machine, source, encoder, reward_model)
     trainer.train_or_resume()
     save_model(merged(trainer.model), load_tokenizer(source), reporter.folder / MODEL_FOLDER, encoder)

@@ -279,6 +279,19 @@ class SharedRewardModel:
     def share_prompts(self, *, wanted: bool) -> None:
         self.trunk.shares_prompts = wanted
 
+    @property
+    def shift(self) -> float:
+        """What is taken from every raw score."""
+        return self.reading.info.shift
+
+    @torch.no_grad()
+    def raw_scores(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Scores (B,) of token sequences as they are, before the zero is taken from them; one pass each."""
+        states = [self.trunk.hidden(torch.tensor([text], device=self.trunk.machine.device))[0, -1] for text in texts]
+        with torch.autocast(states[0].device.type, enabled=False):
+            scores: Tensor = self.head(torch.stack(states).float()).squeeze(-1)
+        return scores
+
     @torch.no_grad()
     def score(self, rows: list[ScoredRow]) -> Tensor:
         """Scores of token sequences."""
@@ -307,7 +320,7 @@ class SeparateRewardModel:
     """A reward model with weights of its own, and perhaps a tokenizer and template of its own."""
 
     def __init__(self, scorer: Scorer, policy: Encoder, shares_ids: bool) -> None:
-        self._scorer, self.model, self._shares_prompts = scorer, scorer.model, False
+        self.scorer, self.model, self._shares_prompts = scorer, scorer.model, False
         self.reading = Reading(scorer.encoder, scorer.info, policy, shares_ids)
 
     def share_prompts(self, *, wanted: bool) -> None:
@@ -317,11 +330,11 @@ class SeparateRewardModel:
         """Scores (B,) of what it reads of the responses."""
         texts = [self.reading.text(row) for row in rows]
         if self._shares_prompts:
-            return self._scorer.score_together(rows_of_texts((text.prompt, text.response) for text in texts))
-        return self._scorer.score_ids([text.ids for text in texts])
+            return self.scorer.score_together(rows_of_texts((text.prompt, text.response) for text in texts))
+        return self.scorer.score_ids([text.ids for text in texts])
 
     def spread(self, rows: list[ScoredRow]) -> Tensor | None:
-        return self._scorer.spread_ids([self.reading.text(row).ids for row in rows])
+        return self.scorer.spread_ids([self.reading.text(row).ids for row in rows])
 
 
 class Roles(NamedTuple):

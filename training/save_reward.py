@@ -17,6 +17,7 @@ from training.hf import merged
 from training.models import ADAPTER_FOLDER, MODEL_FOLDER, REWARD_FILE, ModelSource, save_model, write_json
 from training.ranking_trainer import RankingTrainer
 from training.reporter import Reporter
+from training.role_checks import record_scores
 from training.scorer import HEADS_FILE, RewardInfo, bare, score_sequences
 
 BATCH = 16
@@ -39,6 +40,7 @@ def save_reward_model(
         model.save_pretrained(reporter.folder / ADAPTER_FOLDER, save_embedding_layers=False)
     whole = merged(model).to(machine.device).eval()
     scores = score_sequences(whole, chosen, encoder.pad_id, machine, BATCH)
+    record_scores(reporter.folder, chosen, scores, machine)
     info = RewardInfo(
         shift=float(scores.mean()),
         std=float(scores.std(correction=0)),

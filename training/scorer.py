@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -65,6 +66,21 @@ def read_reward_info(folder: Path) -> RewardInfo:
         return RewardInfo(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"{path} can't be used ({error}); train the reward model again") from error
+
+
+def read_heads(folder: Path, info: RewardInfo) -> tuple[Tensor, Tensor]:
+    """An ensemble's heads (m, d) and the zero of each (m,), float32. Raises InvalidInput for other contents."""
+    path = folder / MODEL_FOLDER / HEADS_FILE
+    try:
+        saved = {name: each.float() for name, each in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise InvalidInput(f"{path} can't be used ({error}); train the reward model again") from error
+    n, shapes = info.n_heads, {name: tuple(each.shape) for name, each in saved.items()}
+    if shapes.keys() != {"heads", "shifts"} or shapes["heads"][:-1] != (n,) or shapes["shifts"] != (n,):
+        raise InvalidInput(
+            f"{path} holds {shapes}; expected are 'heads' ({n}, width) and 'shifts' ({n},): train the model again"
+        )
+    return saved["heads"], saved["shifts"]
 
 
 def pooled_scores(classifier: Any, ids: Tensor, attention: Tensor) -> Tensor:
@@ -200,11 +216,10 @@ class Scorer:
         """What each head says, (N, m), from its own zero; None for a model with one head."""
         if self.info.n_heads == 1:
             return None
-        saved = load_file(self.folder / MODEL_FOLDER / HEADS_FILE)
+        heads, shifts = read_heads(self.folder, self.info)
         single = self.model.score
-        n_heads, width = saved["heads"].shape
-        self.model.score = torch.nn.Linear(width, n_heads, bias=False)
-        self.model.score.weight.data = saved["heads"]
+        self.model.score = torch.nn.Linear(heads.shape[1], heads.shape[0], bias=False)
+        self.model.score.weight.data = heads
         try:
             cut = [sequence[-self.info.max_length :] for sequence in sequences]
             raw = score_sequences(
@@ -212,7 +227,7 @@ class Scorer:
             )
         finally:
             self.model.score = single
-        return raw - saved["shifts"]
+        return raw - shifts
 
     def spread_ids(self, sequences: Sequence[Sequence[int]]) -> Tensor | None:
         """Standard deviation (N,) of the heads' scores; None for a model with one head."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from peft import LoraConfig, TaskType, get_peft_model
+from peft import LoraConfig, TaskType
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from training.adapters import attach
 from training.block_attention import Blocks, attention_in_blocks
 from training.config import PPOConfig
 from training.encoding import Sequences
@@ -197,13 +198,12 @@ def decoding(rows: int, length: int, machine: Machine, sizes: list[int]) -> Call
 
 def policy_model(config: PPOConfig, source: ModelSource, machine: Machine, lora: LoraConfig | None = None) -> Any:
     """The policy without data. `lora`: another adapter than the run's own, of the critic on a shared base."""
-    return _trained(AutoModelForCausalLM, source, config, machine, lora or lora_config(config, TaskType.CAUSAL_LM))
+    return _trained(AutoModelForCausalLM, source, config, machine, TaskType.CAUSAL_LM, lora)
 
 
 def critic_model(config: PPOConfig, source: ModelSource, machine: Machine) -> Any:
     """A critic with weights of its own, without data and without its head."""
-    lora = lora_config(config, TaskType.FEATURE_EXTRACTION)
-    return backbone(_trained(AutoModelForSequenceClassification, source, config, machine, lora))
+    return backbone(_trained(AutoModelForSequenceClassification, source, config, machine, TaskType.FEATURE_EXTRACTION))
 
 
 def reward_model(source: ModelSource) -> Any:
@@ -212,13 +212,20 @@ def reward_model(source: ModelSource) -> Any:
         return AutoModelForSequenceClassification.from_config(_config(source)).requires_grad_(False)
 
 
-def _trained(loader: Any, source: ModelSource, config: PPOConfig, machine: Machine, lora: LoraConfig) -> Any:
+def _trained(
+    loader: Any,
+    source: ModelSource,
+    config: PPOConfig,
+    machine: Machine,
+    task: TaskType,
+    lora: LoraConfig | None = None,
+) -> Any:
     is_lora = config.adapter == "lora"
     with torch.device("meta"):
         model = loader.from_config(_config(source), dtype=machine.frozen_dtype if is_lora else torch.float32).eval()
         if not is_lora:
             return model
-        return get_peft_model(model.requires_grad_(False), lora).get_base_model()
+        return attach(model.requires_grad_(False), lora or lora_config(config, task, model)).get_base_model()
 
 
 def _config(source: ModelSource) -> Any:

@@ -46,7 +46,7 @@ def status_words(run: Run) -> str:
             "All is green: the run can start." if is_green else "Something has to be mended before the run can start."
         )
     if run.status is RunStatus.RUNNING:
-        return f"At work: {run.step} of {run.total_steps or 8} checks done."
+        return f"At work: {run.step} of {run.total_steps or 10} checks done."
     if run.status is RunStatus.QUEUED:
         return "Waiting for a worker."
     return plain(f"The check {run.status}: {run.error_message or 'as asked'}")

@@ -53,12 +53,14 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def queued(rig: Rig, kind: str, **changes: Any) -> Run:
-    """reward, reward-full, ppo-shared, ppo-lora, ppo-full, rloo, rloo-full, sft or dpo: some ten steps, a checkpoint at
-    every second. Nine prompts: RLOO has seen all after three steps, and begins anew in another order."""
+    """reward, reward-full, ppo-shared, ppo-lora, ppo-full (of another family: ppo-shared-qwen3_moe), rloo, rloo-full,
+    sft or dpo: some ten steps, a checkpoint at every second. Nine prompts: RLOO has seen all after three steps, and
+    begins anew in another order."""
     name, _, layout = kind.partition("-")
     words = {"checkpoint_every": 2}
     if name == "ppo":
-        return rig.queue_ppo(layout, **(words | PPO | changes))
+        layout, _, family = layout.partition("-")
+        return rig.queue_ppo(layout, family or "llama", **(words | PPO | changes))
     if name == "rloo":
         words |= {"reward_run": rig.reward(), "adapter": layout or "lora"} | RLOO
         return rig.queue(RunKind.RLOO, **(words | {"snapshot": rig.small_snapshot, "model": rig.model()} | changes))
@@ -143,7 +145,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Reporter, "step", step_and_stop)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "rloo", "rloo-full"])
+@pytest.mark.parametrize("kind", [*KINDS, "ppo-shared-qwen3_moe", "rloo", "rloo-full"])
 def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     unbroken = unbroken_run(rig, kind)
     run, stopped_at = queued(rig, kind), []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from rig import Rig
+from safetensors.torch import load_file, save_file
 from tiny import END, FAMILIES, save_tiny_model, tiny_language_model, tiny_tokenizer
 
 from data.errors import InvalidInput
@@ -172,6 +174,63 @@ def test_broken_weights_are_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00not json")
     with pytest.raises(InvalidInput, match=r"model 'given' can't be loaded"):
         load_language_model(source_of(tmp_path), torch.float32)
+
+
+LAYER = "model.layers.1.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize("load", [load_language_model, load_classifier])
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ("surplus", r"1 weights find no place, such as 'model\.layers\.1\.mlp\.more'"),
+        ("missing", rf"1 weights are missing, such as '{re.escape(LAYER)}'"),
+        ("both", r"1 weights find no place, .*, 1 weights are missing"),
+        ("shape", "can't be loaded: .*mismatch"),
+    ],
+)
+def test_a_weight_that_finds_no_place_is_an_error(load: Any, spoil: str, reason: str, tmp_path: Path) -> None:
+    """Else it would be left out, or drawn anew, with a line in the log."""
+    path = save_tiny_model(tmp_path / "llama", tie_word_embeddings=False) / "model.safetensors"
+    weights = load_file(path)
+    if spoil in ("missing", "both"):
+        del weights[LAYER]
+    if spoil in ("surplus", "both"):
+        weights["model.layers.1.mlp.more"] = torch.zeros(3)
+    if spoil == "shape":
+        weights[LAYER] = weights[LAYER][:5].clone()
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(InvalidInput, match=reason):
+        load(source_of(path.parent), torch.float32)
+
+
+def test_a_model_of_another_kind_is_not_taken_for_one(tmp_path: Path) -> None:
+    """A reward model has no head for words; a model with another head keeps it for itself."""
+    path = save_tiny_model(tmp_path / "llama", tie_word_embeddings=False)
+    classifier = load_classifier(source_of(path), torch.float32)
+    save_model(classifier, tiny_tokenizer(), tmp_path / "reward")
+    with pytest.raises(InvalidInput, match=r"1 weights find no place, such as 'score.weight', 1 weights are missing"):
+        load_language_model(source_of(tmp_path / "reward"), torch.float32)
+    weights = load_file(tmp_path / "reward" / "model.safetensors")
+    del weights["score.weight"]
+    save_file(weights, tmp_path / "reward" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InvalidInput, match=r"1 weights are missing, such as 'score.weight'"):
+        load_classifier(source_of(tmp_path / "reward"), torch.float32)
+    other = load_file(path / "model.safetensors") | {"v_head.weight": torch.zeros(1, 32)}
+    save_file(other, path / "model.safetensors", metadata={"format": "pt"})
+    for load in (load_classifier, load_language_model):
+        with pytest.raises(InvalidInput, match=r"1 weights find no place, such as 'v_head.weight'"):
+            load(source_of(path), torch.float32)
+
+
+def test_the_first_layers_leave_the_others_behind_and_nothing_else(tmp_path: Path) -> None:
+    path = save_tiny_model(tmp_path / "llama", tie_word_embeddings=False) / "model.safetensors"
+    weights = load_file(path)
+    first = load_classifier(source_of(path.parent), torch.float32, layers=1)
+    assert torch.equal(first.model.layers[0].mlp.up_proj.weight, weights[LAYER.replace("1", "0")])
+    save_file(weights | {"model.layers.0.mlp.more": torch.zeros(3)}, path, metadata={"format": "pt"})
+    with pytest.raises(InvalidInput, match=r"1 weights find no place, such as 'model.layers.0.mlp.more'"):
+        load_classifier(source_of(path.parent), torch.float32, layers=1)
 
 
 def test_another_weight_or_setting_makes_another_revision(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from training.reporter import Cancelled
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 NAMES = [
     "Sizes divide", "Model and machine", "End and padding", "The reward model's zero", "Context and prompts",
-    "Memory", "Policy equals reference", "One step at the worst length",
+    "Memory", "Policy equals reference", "One step at the worst length", "Roles give their models' numbers",
+    "Saved and loaded again",
 ]  # fmt: skip
 
 

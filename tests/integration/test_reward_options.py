@@ -12,7 +12,7 @@ import factories as make
 import pytest
 import torch
 from rig import Rig
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from data.errors import InvalidInput
@@ -89,6 +89,20 @@ def test_each_head_scores_from_its_own_zero(rig: Rig) -> None:
             assert len(set(found[place].tolist())) == 3
     assert scorer.score_ids(sequences).shape == (2,)  # the model has its one head again
     assert Scorer(rig.home, rig.reward().id, CPU).head_scores(sequences) is None
+
+
+@pytest.mark.parametrize("spoil", ["surplus", "missing", "fewer"])
+def test_heads_that_are_not_the_ensembles_are_refused(spoil: str, rig: Rig) -> None:
+    run = trained(rig, heads=3)
+    path = rig.folder(run) / "model" / "heads.safetensors"
+    saved = load_file(path)
+    changes = {"surplus": {"more": torch.zeros(3)}, "missing": {}, "fewer": {"heads": saved["heads"][:2].clone()}}
+    changed = saved | changes[spoil]
+    save_file({name: each for name, each in changed.items() if spoil != "missing" or name != "shifts"}, path)
+    with pytest.raises(InvalidInput, match=r"expected are 'heads' \(3, width\) and 'shifts' \(3,\)"):
+        Scorer(rig.home, run.id, CPU).head_scores([[3, 4, 1]])
+    with pytest.raises(InvalidInput, match=r"expected are 'heads' \(3, width\)"):
+        rig.parts("shared", reward=run)
 
 
 def test_a_score_run_of_an_ensemble_tells_the_spread(rig: Rig) -> None:

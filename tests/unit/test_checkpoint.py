@@ -31,6 +31,7 @@ from training.checkpoint import (
     newest_checkpoint,
     pack_optimizer,
     pack_random_state,
+    restore,
     save_checkpoint,
     unpack_optimizer,
     unpack_random_state,
@@ -295,6 +296,32 @@ def test_an_optimizer_of_other_parameters_is_refused() -> None:
     other = torch.optim.AdamW([nn.Parameter(torch.zeros(1))])
     with pytest.raises(InvalidInput, match="optimizer does not fit this run"):
         unpack_optimizer(other, *pack_optimizer(one))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ({"c": torch.ones(2)}, "1 weights find no place, such as 'c'"),
+        ({"a": None}, "1 weights are missing, such as 'a'"),
+        ({"a": torch.ones(1)}, r"'a' is \(1,\), not \(2,\)"),  # torch would spread it over both places
+    ],
+)
+def test_weights_of_another_model_are_refused(spoil: dict[str, torch.Tensor | None], reason: str) -> None:
+    parameters = {"a": nn.Parameter(torch.zeros(2)), "b": nn.Parameter(torch.zeros(3))}
+    saved = {"a": torch.ones(2), "b": torch.ones(3)} | spoil
+    with pytest.raises(InvalidInput, match=rf"the checkpoint's policy has other weights.*{reason}.*start a new run"):
+        restore(parameters, {name: each for name, each in saved.items() if each is not None}, "policy")
+    assert all(float(each.detach().sum()) == 0 for each in parameters.values()), "nothing is put back by halves"
+    restore(parameters, {"a": torch.ones(2), "b": torch.ones(3)}, "policy")
+    assert all(bool((each == 1).all()) for each in parameters.values())
+
+
+@pytest.mark.parametrize(("place", "shape"), [(1, (2,)), (0, (3,))])
+def test_an_optimizers_state_without_a_parameter_is_refused(place: int, shape: tuple[int, ...]) -> None:
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(2))])
+    _, values = pack_optimizer(optimizer)
+    with pytest.raises(InvalidInput, match=f"its state {place} finds no parameter of its shape among 1"):
+        unpack_optimizer(optimizer, {f"{place}.exp_avg": torch.zeros(shape)}, values)
 
 
 def test_every_random_source_goes_on_where_it_was(reporter: Reporter) -> None:

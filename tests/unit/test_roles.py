@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from rig import LAYOUTS, Parts, Rig
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny import END, save_tiny_model, tiny_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 import training.roles
 from data.errors import InvalidInput
 from data.records import Run, RunKind
-from training.build_roles import _fill_adapter
 from training.encoding import Encoder, Sequences, pack
 from training.models import Machine, ModelSource, load_language_model, weights_hash
 from training.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
@@ -338,11 +337,21 @@ def test_a_scored_text_that_is_too_long_loses_the_start_of_its_prompt_as_in_trai
 
 
 def test_an_adapter_that_does_not_fit_is_refused(rig: Rig) -> None:
-    parts = rig.parts("shared")
-    weights = load_file(rig.folder(rig.reward("lora")) / "adapter" / "adapter_model.safetensors")
-    fewer = {name: tensor for name, tensor in weights.items() if "layers.1" not in name}
-    with pytest.raises(InvalidInput, match=r"does not fit the policy: .* weights are missing"):
-        _fill_adapter(parts.roles.policy.language_model, "reward", fewer)
+    reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, model=rig.model()))
+    path = rig.folder(reward) / "adapter" / "adapter_model.safetensors"
+    weights = load_file(path)
+    name = min(weights)
+    for changed, reason in (
+        ({key: each for key, each in weights.items() if key != name}, "1 weights are missing, such as"),
+        (
+            weights | {"base_model.model.model.layers.7.x.lora_A.weight": weights[name].clone()},
+            "1 weights find no place",
+        ),
+        (weights | {name: weights[name][:, :5].clone()}, "size mismatch"),
+    ):
+        save_file(changed, path)
+        with pytest.raises(InvalidInput, match=f"does not fit the policy: .*{reason}"):
+            rig.parts("shared", reward=reward)
 
 
 def test_a_reward_model_without_its_zero_is_refused(rig: Rig) -> None:

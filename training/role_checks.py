@@ -1,0 +1,205 @@
+"""Does each role of a PPO run give the numbers of the model that it stands for, and what is saved of it those of it?
+
+Adapters on a shared base, merged weights and files are other ways to the same numbers. What rounding can't explain is
+an error: a run against a wrong reward model learns well, and the wrong thing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from data.errors import InvalidInput
+from training.checkpoint import kept_random_state
+from training.config import PPOConfig
+from training.encoding import Encoder, Sequences, pack
+from training.maths.losses import selected_logprobs
+from training.models import Machine, ModelSource, backbone, load_classifier, load_language_model, write_json
+from training.reporter import Reporter
+from training.roles import Roles, ScoredRow, SeparateRewardModel, SharedRewardModel
+from training.rollout import PromptItem
+from training.save_roles import CRITIC_FILE, save_critic, save_policy
+from training.scorer import Scorer
+
+# Of the largest number, or of 1 where all are smaller: sums of some thousand float32 products in another order, and a
+# merged weight rounded once, differ by 1e-6 to 1e-5; in bf16, with 8 bits for a number, by some hundredths.
+TOLERANCE, HALF_TOLERANCE = 1e-4, 0.05
+RECORDED_FILE = "recorded_scores.json"  # in a reward run's folder
+TEXTS = 8
+_PROMPTS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 4, 24, 4
+_STIRRED = 0.05  # standard deviation of what is put in adapters that have learnt nothing
+_CPU = Machine(torch.device("cpu"), is_bf16=False)
+
+
+class Start(NamedTuple):
+    """What the roles say of a few short texts before the first update, in their own layout."""
+
+    rows: list[ScoredRow]
+    batch: Sequences
+    scores: Tensor  # (B,)
+    reference: Tensor  # (M,) log-probabilities
+    values: Tensor  # (B,) before the last token
+
+
+def difference(what: str, found: Tensor, wanted: Tensor, *, is_half: bool) -> float:
+    """The largest difference. Raises InvalidInput if it is more than rounding explains, or no number."""
+    found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
+    apart, largest = float((found - wanted).abs().max()), float(wanted.abs().max())
+    allowed = HALF_TOLERANCE * largest if is_half else TOLERANCE * max(1.0, largest)
+    if not apart <= allowed:
+        raise InvalidInput(
+            f"{what}: off by {apart:.2g}, where rounding explains {allowed:.1g}; the run would learn from, or save, "
+            "other numbers. Use adapter=full, or report this with the model's name"
+        )
+    return apart
+
+
+def record_scores(folder: Path, texts: Sequence[Sequence[int]], scores: Tensor, machine: Machine) -> None:
+    """Keep what a saved reward model said of a few texts: raw scores (N,), before its zero is taken from them."""
+    content = {"texts": [list(text) for text in texts[:TEXTS]], "scores": scores[:TEXTS].tolist()}
+    write_json(folder / RECORDED_FILE, content | {"is_bf16": machine.is_bf16})
+
+
+def check_shared_reward_model(
+    reporter: Reporter, roles: Roles, machine: Machine, prompts: Sequence[PromptItem], encoder: Encoder
+) -> None:
+    """Compare the scores of a reward model that shares the policy's base with those of the saved one.
+
+    They were recorded when it was saved; where an earlier version did not, the saved model is loaded for it, on the
+    CPU. Raises InvalidInput.
+    """
+    judge, run_id = roles.reward_model, reporter.run.reward_run_id or ""
+    if not isinstance(judge, SharedRewardModel):
+        return
+    path = reporter.home.run_folder(run_id) / RECORDED_FILE
+    if path.is_file():
+        texts, wanted, is_half = _recorded(path)
+    else:
+        texts, is_half = [[*prompt.ids[:_PROMPT_TOKENS], encoder.end_id] for prompt in prompts[:TEXTS]], False
+        with kept_random_state():
+            wanted = Scorer(reporter.home, run_id, _CPU).score_ids(texts) + judge.shift
+    found = judge.raw_scores(texts)
+    what = f"the reward model's scores of {len(texts)} texts, on the policy's base against the saved model"
+    apart = difference(what, found, wanted, is_half=is_half or machine.is_bf16)
+    reporter.event("reward_scores_compared", texts=len(texts), recorded=path.is_file(), largest_difference=apart)
+
+
+def _recorded(path: Path) -> tuple[list[list[int]], Tensor, bool]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content["texts"], torch.tensor(content["scores"]), bool(content["is_bf16"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} can't be used ({error}); delete it, the saved model is then asked") from error
+
+
+@torch.no_grad()
+def numbers_at_start(roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder) -> Start:
+    """What the roles say of the beginnings of some prompts, followed by a few of their own tokens."""
+    rows = []
+    for prompt in prompts[:_PROMPTS]:
+        response = [*prompt.ids[:_RESPONSE_TOKENS], encoder.end_id]
+        asked = prompt.ids[:_PROMPT_TOKENS]
+        rows.append(ScoredRow(prompt.messages, asked, response, encoder.decode(response), prompt.facts))
+    batch = pack([row.prompt for row in rows], [row.response for row in rows], encoder.pad_id)
+    batch = batch.to(roles.policy.trunk.machine.device)
+    last = batch.mask.sum(1) - 1
+    values = roles.critic.values(batch)[torch.arange(len(rows)), last]
+    reference = roles.reference.token_scores(batch).logprobs[batch.mask]
+    return Start(rows, batch, roles.reward_model.score(rows), reference, values)
+
+
+def compare_with_models(
+    start: Start, roles: Roles, config: PPOConfig, reporter: Reporter, source: ModelSource, machine: Machine
+) -> str:
+    """Compare that with the models by themselves: reward model, the policy that training starts from, critic.
+
+    They are loaded on the CPU, one after the other. Raises InvalidInput.
+    """
+    is_half, judge = machine.is_bf16, roles.reward_model
+    scorer = (
+        judge.scorer
+        if isinstance(judge, SeparateRewardModel)
+        else Scorer(reporter.home, reporter.run.reward_run_id or "", _CPU)
+    )
+    wanted = scorer.score_ids([judge.reading.text(row).ids for row in start.rows])
+    of_scores = difference("the reward model against its scorer", start.scores, wanted, is_half=is_half)
+    scale = scorer.info.std if config.scale_scores and scorer.info.std > 0 else 1.0
+    before = scorer.score_ids([[*row.prompt, *row.response[:-1]] for row in start.rows]) / scale
+    if not judge.reading.shares_ids:
+        before = torch.zeros_like(before)
+    of_values = difference("the critic against the reward model", start.values, before, is_half=is_half)
+    del scorer
+    model = load_language_model(source, machine.frozen_dtype if config.adapter == "lora" else torch.float32)
+    wanted = plain_logprobs(model, start.batch, config.temperature)
+    of_reference = difference("the reference against its model", start.reference, wanted, is_half=is_half)
+    return (
+        f"on {len(start.rows)} texts the scores are off by {of_scores:.1g}, the critic's first values by "
+        f"{of_values:.1g}, the reference's log-probabilities by {of_reference:.1g} nats"
+    )
+
+
+def check_saving(roles: Roles, tokenizer: Any, encoder: Encoder, start: Start, folder: Path, *, is_half: bool) -> str:
+    """Save policy and critic, load them with plain transformers and compare; the files are removed again.
+
+    Adapters are filled with noise first: one that has learnt nothing would be saved well by leaving it out. So nothing
+    can be learnt with the roles afterwards. Raises InvalidInput.
+    """
+    batch = start.batch
+    _stir({**roles.policy_parameters, **roles.critic_parameters})
+    with torch.no_grad():
+        logprobs = roles.policy.token_scores(batch).logprobs[batch.mask]
+        values = roles.critic.values(batch)[batch.mask]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saved-", dir=folder) as name:
+        place = Path(name)
+        save_policy(roles.policy, tokenizer, place / "policy", encoder)
+        model = load_language_model(ModelSource("the saved policy", str(place / "policy"), ""), torch.float32)
+        wanted = plain_logprobs(model, batch, roles.policy.temperature)
+        del model
+        of_policy = difference("the saved policy against the one in memory", wanted, logprobs, is_half=is_half)
+        save_critic(roles.critic, tokenizer, place / "critic", encoder)
+        wanted = plain_values(place / "critic", batch)
+        of_critic = difference("the saved critic against the one in memory", wanted, values, is_half=is_half)
+        written = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    return (
+        f"loaded by plain transformers the policy's log-probabilities are off by {of_policy:.1g} nats, the critic's "
+        f"values by {of_critic:.1g}; {written / 1e6:,.0f} MB were written, and removed"
+    )
+
+
+@torch.no_grad()
+def plain_logprobs(model: Any, batch: Sequences, temperature: float) -> Tensor:
+    """Log-probabilities (M,) of the response tokens, by a forward pass that nothing of ours is in."""
+    ids, attention = batch.ids.to(model.device), batch.attention.to(model.device)
+    logits = model(input_ids=ids, attention_mask=attention, use_cache=False).logits
+    return selected_logprobs(logits[_before(batch)], batch.response_tokens().to(model.device), temperature)
+
+
+@torch.no_grad()
+def plain_values(folder: Path, batch: Sequences) -> Tensor:
+    """Values (M,) before the response tokens, of a saved critic."""
+    model = load_classifier(ModelSource("the saved critic", str(folder), ""), torch.float32)
+    ids, attention = batch.ids.cpu(), batch.attention.cpu()
+    states = backbone(model)(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
+    bias: float = json.loads((folder / CRITIC_FILE).read_text(encoding="utf-8"))["bias"]
+    values: Tensor = model.score(states[_before(batch)]).squeeze(-1) + bias
+    return values
+
+
+def _before(batch: Sequences) -> tuple[Tensor, Tensor]:
+    """Row and place of what predicts each response token, on the CPU."""
+    row, token = batch.mask.cpu().nonzero(as_tuple=True)
+    return row, batch.prompt_lengths.cpu()[row] + token - 1
+
+
+def _stir(parameters: Mapping[str, nn.Parameter]) -> None:
+    with torch.no_grad(), kept_random_state():
+        for name, each in parameters.items():
+            if ".lora_B." in name:
+                each.normal_(0, _STIRRED)
