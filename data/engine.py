@@ -97,6 +97,11 @@ class Tx:
             statement = sa.select(table.c.id).where(table.c.id == row_id)
             self._connection.execute(statement.with_for_update(key_share=True))
 
+    def lock_table(self, table: sa.Table) -> None:
+        """The same for all that write to a small table. Holds on SQLite anyway; who only reads does not wait."""
+        if self.dialect == "postgresql":
+            self._connection.execute(sa.text(f"lock table {table.name} in share row exclusive mode"))
+
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """What the block wrote is taken back if it raises; the rest of the transaction stays."""
