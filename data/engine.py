@@ -201,6 +201,11 @@ class Store:
         return Path(name) if self.is_sqlite and name else None
 
     @property
+    def whole_url(self) -> str:
+        """The address for a process that works in another folder."""
+        return self.url if self.file is None else sqlite_url(self.file.absolute())
+
+    @property
     def engine_version(self) -> str:
         """The database's own version, for `doctor` and for the record of a run."""
         if self.is_sqlite:

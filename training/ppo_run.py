@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from data.errors import InvalidInput
-from data.files import Row, read_rows
+from data.files import Problem
+from data.prompt_rows import read_prompts, told
 from data.prompts import list_prompts
 from data.records import Messages, Split
 from data.snapshots import read_groups
@@ -141,7 +142,8 @@ def load_prompts(
     counts = Counter[str]() if counts is None else counts
     counts.update(used=0, too_long=0, refused_by_policy=0, **{f"refused_by_{name}": 0 for name in readings})
     items = []
-    for key, messages, facts in _prompts_of_file(config) if config.prompts_file else _prompts_of_project(reporter):
+    given = _prompts_of_file(config, reporter) if config.prompts_file else _prompts_of_project(reporter)
+    for key, messages, facts in given:
         try:
             ids = encoder.prompt_ids(messages)
         except InvalidInput:
@@ -195,11 +197,16 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
     return learner
 
 
-def _prompts_of_file(config: PPOConfig | RLOOConfig) -> Iterator[tuple[str, Messages, str]]:
-    """Rows that `labeling.handover` wrote."""
-    for row in read_rows(Path(config.prompts_file)):
-        if isinstance(row, Row):
-            yield f"line {row.line}", tuple(row.value["messages"]), row.value.get("facts", "")
+def _prompts_of_file(config: PPOConfig | RLOOConfig, reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
+    """The file's prompts. What is no prompt is counted in an event, with the first lines and what is wrong there."""
+    problems: list[Problem] = []
+    for row in read_prompts(Path(config.prompts_file)):
+        if isinstance(row, Problem):
+            problems.append(row)
+        else:
+            yield f"line {row.line}", row.messages, row.facts
+    if problems:
+        reporter.event("prompt_rows_left_out", rows=len(problems), first=told(problems))
 
 
 def _prompts_of_project(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
