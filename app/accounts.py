@@ -32,7 +32,10 @@ from data.store import Store, Tx
 
 MAX_FORM_BYTES = 16_384
 T = TypeVar("T")
-_NO_LINK = "It was used already, or it is too old. Ask your admin for a new one."
+_NO_LINK = (
+    "It was used already, it is too old, or something ended it: a newer link, another role, the end of the account. "
+    "Ask your admin for a new one."
+)
 _NO_SET_UP = (
     "Either the first admin exists already (then sign in), or a newer link was made: "
     "each start of the server prints a new one until there is an admin."

@@ -11,7 +11,7 @@ from typing import NoReturn
 import streamlit as st
 
 from data.errors import NotAllowed
-from data.paths import STORE_VARIABLE, Home, open_home
+from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home, open_home
 from data.people import session_person_by_hash
 from data.projects import list_projects
 from data.records import Person, Project, Role
@@ -25,9 +25,14 @@ def _open(url: str) -> Store:
     return open_store(url, migrate=False)
 
 
+@st.cache_resource
+def _home(root: str | None) -> Home:
+    return open_home(root)
+
+
 def home() -> Home:
     """The home folder of this server."""
-    return open_home()
+    return _home(os.environ.get(HOME_VARIABLE))
 
 
 def store() -> Store:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
-# Streamlit puts this file's own folder on the path, where `import data` could find the wrong thing; the folder above
-# it is what has to be there (and is, in an installed copy: then it stays behind the standard library).
-_APP = Path(__file__).resolve().parent
-sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != _APP]
-if str(_APP.parent) not in sys.path:
-    sys.path.insert(0, str(_APP.parent))
+# This file runs once for every page that is drawn, in many threads: it changes nothing that they share. Only where
+# nobody has settled the path before the first of them (`streamlit run app/main.py`), that one does.
+if "app" not in sys.modules:
+    import_module("script_folder").settle()
 
 import streamlit as st
 from streamlit.navigation.page import Page
@@ -22,6 +21,7 @@ from data.errors import ProjectError
 from data.projects import list_projects
 from data.records import Person, Role
 
+_APP = Path(__file__).resolve().parent
 _SCREENS = _APP / "screens"
 _ICON = str(_APP / "static" / "icon.png")  # a file: Streamlit would fetch a named one from another site
 # Section, file, title, icon, the role that it takes.

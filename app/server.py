@@ -25,10 +25,12 @@ from app.accounts import Accounts
 from app.caretaker import Caretaker
 from app.downloads import Downloads
 from app.gate import IDENTITY_HEADERS, NO_STORE, Gate, cookie_name
+from app.script_folder import settle
 from app.widgets.problems import show_unexpected
 from data.errors import InvalidInput, StoreUnavailable
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.people import has_admin, invite
+from data.readable import ROOTS_VARIABLE, named_roots
 from data.store import Store, open_store
 from training.launch import start_worker
 
@@ -57,15 +59,21 @@ def serve(
     *,
     with_worker: bool = True,
     host: str = "127.0.0.1",
+    roots: tuple[Path, ...] = (),
     announce: Callable[[str], None],
 ) -> None:
     """Serve the web app until Ctrl-C or SIGTERM; `announce` gets what a person has to know, line by line.
+
+    `roots`: folders in which a person at a browser may name files and models, beside the home folder.
 
     Raises InvalidInput if the port is in use, and what `open_store` raises.
     """
     with contextlib.closing(_listen(host, port)) as listener, contextlib.closing(open_store(store_url)) as store:
         port = listener.getsockname()[1]  # port 0 lets the system choose
         os.environ |= {HOME_VARIABLE: str(home.root), STORE_VARIABLE: store_url}
+        if roots:
+            os.environ[ROOTS_VARIABLE] = os.pathsep.join(map(str, (*named_roots(), *roots)))
+        settle()
         bootstrap.load_config_options(streamlit_options(host, port))
         lifespan = partial(_announced, store=store, address=_address(host, port), announce=announce)
         app = web_app(store, home, cookie_name(port), lifespan)

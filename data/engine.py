@@ -97,6 +97,11 @@ class Tx:
             statement = sa.select(table.c.id).where(table.c.id == row_id)
             self._connection.execute(statement.with_for_update(key_share=True))
 
+    def lock_table(self, table: sa.Table) -> None:
+        """The same for all that write to a small table. Holds on SQLite anyway; who only reads does not wait."""
+        if self.dialect == "postgresql":
+            self._connection.execute(sa.text(f"lock table {table.name} in share row exclusive mode"))
+
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """What the block wrote is taken back if it raises; the rest of the transaction stays."""
@@ -194,6 +199,11 @@ class Store:
         """The SQLite file, or None for a server."""
         name = self.write_engine.url.database
         return Path(name) if self.is_sqlite and name else None
+
+    @property
+    def whole_url(self) -> str:
+        """The address for a process that works in another folder."""
+        return self.url if self.file is None else sqlite_url(self.file.absolute())
 
     @property
     def engine_version(self) -> str:

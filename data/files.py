@@ -22,6 +22,7 @@ from data.text import clean_value, decode_utf8, not_utf8, refuse_other_encoding
 
 MAX_LINE_BYTES = 16 * 2**20
 SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+csv.field_size_limit(MAX_LINE_BYTES)  # of the whole process: set once, where nobody is reading yet
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -156,7 +157,6 @@ class _Line(NamedTuple):
 
 def _read_csv(file: BinaryIO, label: str, delimiter: str) -> Iterator[Row | Problem]:
     """Records may span lines. What spoils a record costs its first line only: reading goes on at the next one."""
-    csv.field_size_limit(MAX_LINE_BYTES)
     lines = deque[_Line]()  # lines to be read once more
     source = _csv_lines(file)
     header: list[str] | None = None

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from data.best_policy import run_of
 from data.engine import Tx
 from data.errors import InvalidInput, NotFound
-from data.files import Row, read_rows
 from data.frozen_prompts import group_sides
 from data.language_texts import LanguageText, read_texts
 from data.lineage import parents_of, starts_of
 from data.paths import KEPT_FILES, Home
+from data.prompt_rows import PromptRow, read_prompts
 from data.prompts import get_splits, iter_prompts
 from data.records import Prompt, Run, RunKind, Split
 from data.runs import get_run
@@ -174,8 +174,7 @@ def _kept(home: Home, run: Run, name: str, given: str) -> Path:
 
 
 def _of_prompts_file(path: Path) -> set[str]:
-    rows = (row.value for row in read_rows(path) if isinstance(row, Row))
-    return {messages_fingerprint(row["messages"]) for row in rows if row.get("messages")}
+    return {messages_fingerprint(row.messages) for row in read_prompts(path) if isinstance(row, PromptRow)}
 
 
 def _of_texts(path: Path) -> set[str]:

@@ -79,7 +79,7 @@ def open_home(root: Path | str | None = None) -> Home:
             (folder / name).mkdir(exist_ok=True)
         probe = folder / f".write-test-{os.getpid()}"
         probe.write_bytes(b"")
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another thread of this process may have been quicker
     except OSError as error:
         raise StoreUnavailable(f"the home folder {folder} can't be written ({error.strerror}); {advice}") from error
     return Home(folder)

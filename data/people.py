@@ -84,22 +84,31 @@ def password_hash(tx: Tx, name: str) -> tuple[str, str] | None:
 
 
 def set_password(tx: Tx, person_id: str, new_hash: str) -> None:
-    """Store a new password hash and end all sessions of the person."""
+    """Store a new password hash, end all sessions of the person, and spend their link."""
     tx.execute(sa.update(person).where(person.c.id == person_id).values(password_hash=new_hash))
+    spend_links(tx, person_id)
     tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
 
 
 def set_role(tx: Tx, person_id: str, role: Role) -> None:
-    """Change a role. Raises Conflict if no admin would be left."""
+    """Change a role, and spend the person's link if it is another one. Raises Conflict if no admin would be left."""
+    _one_link_at_a_time(tx)
     if role is not Role.ADMIN:
         _refuse_last_admin(tx, person_id)
-    tx.execute(sa.update(person).where(person.c.id == person_id).values(role=role.value))
+    is_other = sa.and_(person.c.id == person_id, person.c.role != role.value)
+    if tx.execute(sa.update(person).where(is_other).values(role=role.value)).rowcount:
+        spend_links(tx, person_id)
 
 
 def disable_person(tx: Tx, person_id: str) -> None:
-    """Close an account and end its sessions; its rankings stay. Raises Conflict if no admin would be left."""
+    """Close an account, end its sessions and spend its link; its rankings stay.
+
+    Raises Conflict if no admin would be left.
+    """
+    _one_link_at_a_time(tx)
     _refuse_last_admin(tx, person_id)
     tx.execute(sa.update(person).where(person.c.id == person_id).values(disabled_at=tx.now()))
+    spend_links(tx, person_id)
     tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
 
 
@@ -145,22 +154,40 @@ def close_session(tx: Tx, token: str) -> None:
 
 
 def invite(tx: Tx, person_id: str | None) -> str:
-    """Make a one-time token to choose a password; `person_id` None makes the set-up token of the first admin."""
+    """Make a one-time token to choose a password, the only one that is good for this person from now on.
+
+    `person_id` None makes the set-up token of the first admin. Raises NotFound, and Conflict for somebody who can't
+    sign in.
+    """
+    _one_link_at_a_time(tx)
+    if person_id is not None:
+        who = get_person(tx, person_id)
+        if who.disabled_at is not None or who.is_external:
+            raise Conflict(f"{who.name} can't sign in: the account is closed, or came with an import")
+    tx.execute(sa.update(invitation).where(_open_link_of(person_id)).values(used_at=tx.now()))
     token, now = secrets.token_urlsafe(24), tx.now()
-    if person_id is None:
-        tx.execute(sa.delete(invitation).where(invitation.c.person_id.is_(None), invitation.c.used_at.is_(None)))
     values = {"token_hash": token_hash(token), "person_id": person_id, "created_at": now}
     tx.execute(sa.insert(invitation).values(**values, expires_at=now + INVITATION_DAYS * 86_400))
     return token
 
 
+def spend_links(tx: Tx, person_id: str) -> None:
+    """Let the person's open link be good for nothing; the set-up link too, once an admin can sign in."""
+    tx.execute(sa.update(invitation).where(_open_link_of(person_id)).values(used_at=tx.now()))
+    if has_admin(tx):
+        tx.execute(sa.update(invitation).where(_open_link_of(None)).values(used_at=tx.now()))
+
+
+def has_open_link(tx: Tx, person_id: str) -> bool:
+    """Whether somebody could choose this person's password by a link now."""
+    statement = sa.select(invitation.c.token_hash).where(_open_link_of(person_id), invitation.c.expires_at > tx.now())
+    return tx.row(statement) is not None
+
+
 def invited_person(tx: Tx, token: str) -> tuple[bool, Person | None]:
     """Return (is the token good, whom it is for). A good token for nobody is the set-up token."""
-    statement = sa.select(invitation.c.person_id).where(
-        invitation.c.token_hash == token_hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
-    )
-    found = tx.row(statement)
-    if found is None:
+    found = tx.row(sa.select(invitation.c.person_id).where(_is_good(tx, token)))
+    if found is None or (found.person_id is None and has_admin(tx)):
         return False, None
     return True, None if found.person_id is None else get_person(tx, found.person_id)
 
@@ -170,19 +197,13 @@ def use_invitation(tx: Tx, token: str, new_hash: str, admin_name: str | None = N
 
     Raises NotFound for a bad token, InvalidInput and Conflict as `add_person`, Conflict if an admin exists already.
     """
-    statement = (
-        sa.update(invitation)
-        .where(
-            invitation.c.token_hash == token_hash(token),
-            invitation.c.used_at.is_(None),
-            invitation.c.expires_at > tx.now(),
-        )
-        .values(used_at=tx.now())
-        .returning(invitation.c.person_id)
-    )
-    spent = tx.execute(statement).first()
+    _one_link_at_a_time(tx)
+    statement = sa.update(invitation).where(_is_good(tx, token)).values(used_at=tx.now())
+    spent = tx.execute(statement.returning(invitation.c.person_id)).first()
     if spent is None:
-        raise NotFound("this link was used already or is too old; ask for a new one")
+        raise NotFound(
+            "this link was used already or is too old, or a newer link or another role has ended it; ask for a new one"
+        )
     if spent.person_id is None:
         if has_admin(tx):
             raise Conflict("an admin exists already; sign in, or ask the admin for an invitation")
@@ -191,6 +212,22 @@ def use_invitation(tx: Tx, token: str, new_hash: str, admin_name: str | None = N
         new_id = spent.person_id
     set_password(tx, new_id, new_hash)
     return get_person(tx, new_id)
+
+
+def _one_link_at_a_time(tx: Tx) -> None:
+    """Links are made, used and spent one after the other, in whichever transactions: else two could be open at once,
+    and two people could become the first admin. First thing in a transaction, so that nobody waits in a circle."""
+    tx.lock_table(invitation)
+
+
+def _open_link_of(person_id: str | None) -> sa.ColumnElement[bool]:
+    return sa.and_(invitation.c.person_id.is_not_distinct_from(person_id), invitation.c.used_at.is_(None))
+
+
+def _is_good(tx: Tx, token: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        invitation.c.token_hash == token_hash(token), invitation.c.used_at.is_(None), invitation.c.expires_at > tx.now()
+    )
 
 
 def _refuse_last_admin(tx: Tx, person_id: str) -> None:

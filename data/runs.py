@@ -68,6 +68,14 @@ def get_run(tx: Tx, run_id: str) -> Run:
     return _as_run(row)
 
 
+def is_named_in_a_shell(tx: Tx, field: str, value: str) -> bool:
+    """Whether the configuration of a run that was queued on the command line has this value in this field."""
+    statement = sa.select(run.c.config).where(
+        run.c.created_by.is_(None), run.c.config.contains(dump_json(value), autoescape=True)
+    )
+    return any(json.loads(row.config).get(field) == value for row in tx.rows(statement))
+
+
 def list_runs(
     tx: Tx,
     *,

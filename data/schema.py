@@ -48,7 +48,8 @@ web_session = Table(
     Index("ix_web_session_person_id", "person_id"),
 )
 
-# A one-time link with which somebody chooses a password: the first admin (no person yet), or an invited one.
+# A one-time link with which somebody chooses a password: the first admin (no person yet), or an invited one. Each has
+# one at most that is open; `used_at`: when it was used, or spent by what ends it.
 invitation = Table(
     "invitation",
     metadata,
@@ -57,6 +58,13 @@ invitation = Table(
     time("created_at"),
     time("expires_at"),
     time("used_at", nullable=True),
+    Index(
+        "uq_invitation_person_id_open",
+        "person_id",
+        unique=True,
+        sqlite_where=text("used_at is null"),
+        postgresql_where=text("used_at is null"),
+    ),
 )
 
 project = Table(

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -51,10 +51,22 @@ class Answer:
 
 
 class WebServer:
-    """`rankloop serve --no-worker` on a free port, or with the worker if asked."""
+    """`rankloop serve --no-worker` on a free port, or with the worker if asked.
 
-    def __init__(self, home: Home, *, with_worker: bool = False) -> None:
+    `program`: what is started in place of `python -m app`. `more`: further words of `serve`.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        with_worker: bool = False,
+        program: Sequence[str] = (sys.executable, "-m", "app"),
+        folder: Path = ROOT,
+        more: Sequence[str] = (),
+    ) -> None:
         self.home, self.with_worker = home, with_worker
+        self.program, self.folder, self.more = program, folder, more
         self.port = free_port()
         self.url = f"http://localhost:{self.port}"
         self.cookie = cookie_name(self.port)
@@ -70,11 +82,10 @@ class WebServer:
             assert self.stop() == 0, self.log.read_text()
 
     def start(self) -> None:
-        words = ["serve", "--home", str(self.home.root), "--port", str(self.port)]
-        command = [sys.executable, "-m", "app", *words, *([] if self.with_worker else ["--no-worker"])]
+        command = [*self.program, *self.words()]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command, cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
         end = time.monotonic() + START_PATIENCE_S
         while not self.is_healthy():
@@ -82,6 +93,10 @@ class WebServer:
                 self.kill()
                 raise AssertionError(f"the server does not start:\n{self.log.read_text()}")
             time.sleep(0.1)
+
+    def words(self) -> list[str]:
+        words = ["serve", "--home", str(self.home.root), "--port", str(self.port), *self.more]
+        return words if self.with_worker else [*words, "--no-worker"]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask the server to end; returns its exit status."""

@@ -22,14 +22,16 @@ from data.fields import from_dict, to_dict
 from data.language_texts import check_has_text
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.projects import get_project
+from data.prompt_rows import check_has_prompt
+from data.readable import ReadableFolders, absolute, is_hub_id
 from data.records import Run, RunKind, RunStatus
-from data.runs import create_run, get_run, list_runs
+from data.runs import create_run, get_run, is_named_in_a_shell, list_runs
 from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
 from training.config import CONFIGS, DEMO_MODEL, RewardConfig
 from training.starts import common_start, start_behind, start_of
-from training.supervisor import STARTER_VARIABLE, Worker, tail_log
+from training.supervisor import STARTER_VARIABLE, Worker, module_path, tail_log
 
 __all__ = [
     "STARTER_VARIABLE",
@@ -43,6 +45,9 @@ _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_AGAINST_REWARD)
 _NEEDS_REWARD_RUN = (*_AGAINST_REWARD, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 MOST_SEEDS = 16
+FILE_FIELDS = ("prompts_file", "ptx_file", "input_file")  # of all configurations: what names a file,
+MODEL_FIELDS = ("model", "model_a", "model_b")  # and what may name a folder
+_CHECKS: dict[str, Callable[[Path], None]] = {"prompts_file": check_has_prompt, "ptx_file": check_has_text}
 _POLL_S = 0.5
 _COUNTING_S = 900.0  # the demo model may have to be fetched first
 _one_at_a_time = threading.Lock()  # each child that counts needs half a gigabyte
@@ -58,9 +63,12 @@ def queue_run(
     reward_run_id: str | None = None,
     nonce: str | None = None,
     created_by: str | None = None,
+    within: ReadableFolders | None = None,
 ) -> Run:
     """Check that what the run needs is there, fill in the model, and queue it.
 
+    `within`: where files and models that the configuration names have to lie; None: anywhere, for who has a shell. What
+    is stored is the place with its links resolved.
     Raises InvalidInput if something is missing or does not fit, NotFound for an id that does not exist.
     """
     if type(config) is not CONFIGS[kind]:
@@ -73,7 +81,7 @@ def queue_run(
         return create_run(
             tx,
             kind,
-            _settled(tx, kind, config, project_id, reward_run),
+            _settled(tx, kind, config, project_id, reward_run, within),
             project_id=project_id,
             snapshot_id=snapshot_id,
             reward_run_id=reward_run.id if reward_run else None,
@@ -106,7 +114,9 @@ class Counted:
     base_model: dict[str, str]
 
 
-def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_id: str) -> Counted:
+def count_reward_data(
+    store: Store, home: Home, config: RewardConfig, snapshot_id: str, *, within: ReadableFolders | None = None
+) -> Counted:
     """Encode a snapshot as a reward run with this configuration would, in a child process, and count what is lost.
 
     The numbers are those that the run itself will store as its event `data`.
@@ -114,15 +124,16 @@ def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_i
     """
     with store.read() as tx:
         snapshot = get_snapshot(tx, snapshot_id)
-        values = _settled(tx, RunKind.REWARD, config, snapshot.project_id, None)
+        values = _settled(tx, RunKind.REWARD, config, snapshot.project_id, None, within)
     asked = json.dumps({"config": values, "snapshot_id": snapshot_id, "frozen_at": snapshot.created_at})
     command = [sys.executable, "-P", "-m", "training.reward_data"]
     environment = _child_environment(home) | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"}
     try:
         with _one_at_a_time:
             done = subprocess.run(
-                command, input=asked, env=environment, capture_output=True, text=True, timeout=_COUNTING_S, check=False
-            )
+                command, input=asked, env=environment, cwd=home.root, capture_output=True, text=True,
+                timeout=_COUNTING_S, check=False,
+            )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise WorkFailed(
             f"counting took longer than {_COUNTING_S:.0f} s and was stopped; the run counts too"
@@ -139,11 +150,13 @@ def count_reward_data(store: Store, home: Home, config: RewardConfig, snapshot_i
     return Counted(values, answer["counts"], answer["max_length"], answer["base_model"])
 
 
-def newest_check(store: Store, config: Any, *, snapshot_id: str, reward_run_id: str) -> Run | None:
+def newest_check(
+    store: Store, config: Any, *, snapshot_id: str, reward_run_id: str, within: ReadableFolders | None = None
+) -> Run | None:
     """The newest check of a PPO run with exactly these settings, whatever it found. Raises as `queue_run` does."""
     with store.read() as tx:
         project_id, reward_run = _checked_links(tx, RunKind.CHECK, None, snapshot_id, reward_run_id)
-        values = _settled(tx, RunKind.CHECK, config, project_id, reward_run)
+        values = _settled(tx, RunKind.CHECK, config, project_id, reward_run, within)
         for run in list_runs(tx, project_id=project_id, kinds=(RunKind.CHECK,)):
             same_links = (run.snapshot_id, run.reward_run_id) == (snapshot_id, reward_run.id if reward_run else None)
             if same_links and run.config == values:
@@ -239,22 +252,28 @@ def start_worker(home: Home, store_url: str, *, once: bool = False, quiet: bool 
 
 
 def _child_environment(home: Home) -> dict[str, str]:
-    path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    known = {HOME_VARIABLE: str(home.root), "PYTHONPATH": os.pathsep.join(filter(None, path))}  # empty means "here"
-    return os.environ | known
+    return os.environ | {HOME_VARIABLE: str(home.root), "PYTHONPATH": module_path()}
 
 
-def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_run: Run | None) -> dict[str, Any]:
+def _settled(
+    tx: Tx,
+    kind: RunKind,
+    config: Any,
+    project_id: str | None,
+    reward_run: Run | None,
+    within: ReadableFolders | None,
+) -> dict[str, Any]:
     """A run's configuration as it is stored: with the model filled in, and written so that it is found anywhere."""
     values = to_dict(config)
-    _settle_models(tx, values)
+    _settle_models(tx, values, within)
     if kind is RunKind.COMPARE and values["model_a"] == "":
         values["model_a"] = start_behind(tx, values["model_b"])
     if values.get("model") == "":
         values["model"] = _model_of(tx, kind, values, project_id, reward_run)
-    _settle_models(tx, values)
-    if values.get("ptx_file"):
-        values["ptx_file"] = _file_of_texts(values["ptx_file"])
+    _settle_models(tx, values, within)
+    for name in FILE_FIELDS:
+        if values.get(name):
+            values[name] = _settled_file(name, values[name], within)
     if values.get("second_reward_run"):
         values["second_reward_run"] = _second_reward_runs(tx, values["second_reward_run"])
     if values.get("beside"):
@@ -262,13 +281,18 @@ def _settled(tx: Tx, kind: RunKind, config: Any, project_id: str | None, reward_
     return to_dict(from_dict(CONFIGS[kind], values))
 
 
-def _file_of_texts(written: str) -> str:
-    """The absolute path of `ptx_file`, which holds a text. Raises InvalidInput."""
-    path = Path(written).expanduser().absolute()
+def _settled_file(field: str, written: str, within: ReadableFolders | None) -> str:
+    """The whole path of a file that holds something of use. Raises InvalidInput."""
+    path = absolute(written) if within is None else within.inside(field, written)
     try:
-        check_has_text(path)
+        if not os.path.isfile(path):
+            raise InvalidInput("there is no such file")
+        if check := _CHECKS.get(field):
+            check(path)
     except InvalidInput as error:
-        raise InvalidInput(f"ptx_file = {written!r}: {error}") from None
+        raise InvalidInput(f"{field} = {written!r}: {error}") from None
+    except OSError as error:
+        raise InvalidInput(f"{field} = {written!r}: it can't be read ({error.strerror})") from None
     return str(path)
 
 
@@ -333,14 +357,14 @@ def _model_of(tx: Tx, kind: RunKind, values: dict[str, Any], project_id: str | N
     )
 
 
-def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
+def _settle_models(tx: Tx, values: dict[str, Any], within: ReadableFolders | None) -> None:
     """Write models so that a worker anywhere finds the same: whole run ids, absolute folders.
 
     Refuses at once what could only fail later: run:ID of a run without a model, a folder that is not there.
     """
     if values.get("models"):
         values["models"] = " ".join(_policy(tx, "models", each) for each in values["models"].replace(",", " ").split())
-    for name in ("model", "model_a", "model_b"):
+    for name in MODEL_FIELDS:
         value = values.get(name)
         if name == "model_b" and value == "":
             raise InvalidInput("model_b is empty: name the second model")
@@ -348,10 +372,24 @@ def _settle_models(tx: Tx, values: dict[str, Any]) -> None:
             continue
         if value.startswith("run:"):
             values[name] = _policy(tx, name, value)
-        elif value != DEMO_MODEL and (folder := Path(value).expanduser()).is_dir():
-            values[name] = str(folder.absolute())
-        elif value.startswith(("/", "./", "../", "~")):
-            raise InvalidInput(f"{name} = {value!r}: there is no such folder")
+        elif value != DEMO_MODEL and (folder := _model_folder(tx, name, value, within)) is not None:
+            if not os.path.isdir(folder):
+                raise InvalidInput(f"{name} = {value!r}: there is no such folder")
+            values[name] = str(folder)
+
+
+def _model_folder(tx: Tx, field: str, value: str, within: ReadableFolders | None) -> Path | None:
+    """The folder that a model's name stands for; None for an id on the hub. Raises InvalidInput.
+
+    At a browser what has the form of an id is one, and what a run from a shell started from may be used again; in a
+    shell a folder of that name comes first.
+    """
+    if within is not None:
+        if is_hub_id(value):
+            return None
+        return Path(value) if is_named_in_a_shell(tx, "model", value) else within.inside(field, value)
+    folder = absolute(value)
+    return folder if os.path.isdir(folder) or value.startswith(("/", "./", "../", "~")) else None
 
 
 def _policy(tx: Tx, name: str, value: str) -> str:

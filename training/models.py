@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from data.best_policy import BEST_FOLDER, is_best, run_of
 from data.errors import InvalidInput
 from data.paths import Home
+from data.readable import is_hub_id
 from training.checkpoint import misfits
 from training.config import DEMO_MODEL, MachineConfig
 from training.demo_model import ensure_demo_model
@@ -110,6 +111,8 @@ def _locate(name: str, home: Home, reporter: Recorder) -> ModelSource:
         folder = home.run_folder(run_id) / (BEST_FOLDER if is_best(name) else MODEL_FOLDER)
     else:
         folder = Path(name).expanduser()
+        if is_hub_id(name) and folder.exists():
+            raise InvalidInput(f"model {name!r}: a folder of that name lies in {Path.cwd()}; write its whole path")
     if folder.is_dir():
         if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
             raise InvalidInput(f"model {name!r}: {folder} holds no config.json with .safetensors weights")

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from data.errors import InvalidInput
-from data.files import Row, read_rows
+from data.files import Problem
+from data.prompt_rows import read_prompts, told
 from data.records import Messages, Split
 from training.build_roles import build_roles, readings_of, second_reward_models
 from training.config import (
@@ -195,10 +196,15 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
 
 
 def _prompts_of_file(config: PPOConfig | RLOOConfig, reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
-    """Rows that `labeling.handover` wrote."""
-    for row in read_rows(kept_file("prompts_file", config.prompts_file, reporter)):
-        if isinstance(row, Row):
-            yield f"line {row.line}", tuple(row.value["messages"]), row.value.get("facts", "")
+    """The file's prompts. What is no prompt is counted in an event, with the first lines and what is wrong there."""
+    problems: list[Problem] = []
+    for row in read_prompts(kept_file("prompts_file", config.prompts_file, reporter)):
+        if isinstance(row, Problem):
+            problems.append(row)
+        else:
+            yield f"line {row.line}", row.messages, row.facts
+    if problems:
+        reporter.event("prompt_rows_left_out", rows=len(problems), first=told(problems))
 
 
 def _prompts_of_snapshot(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:

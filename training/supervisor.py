@@ -108,6 +108,7 @@ class Worker:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "training.worker", run.id, "--epoch", str(run.epoch)],
             env=self._environment(),
+            cwd=self._home.root,  # a model's name on the hub must not find a folder of that name elsewhere
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -151,16 +152,21 @@ class Worker:
         return was_killed
 
     def _environment(self) -> dict[str, str]:
-        root = str(Path(__file__).parents[1])
         changes = {
             HOME_VARIABLE: str(self._home.root),
-            STORE_VARIABLE: self._store.url,
+            STORE_VARIABLE: self._store.whole_url,
             PARENT_VARIABLE: str(os.getpid()),
-            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": module_path(),
             "PYTHONUNBUFFERED": "1",
             "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         }
         return os.environ | QUIET | changes
+
+
+def module_path() -> str:
+    """PYTHONPATH for a child, wherever it works: our packages, then what it was, written out."""
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # empty would mean "here"
+    return os.pathsep.join([str(Path(__file__).parents[1]), *map(os.path.abspath, given)])
 
 
 def tail_log(folder: Path, n_bytes: int = 20_000) -> str:

@@ -6,12 +6,13 @@ import argparse
 from typing import Any
 
 from app.commands.common import Context, Outcome, add_group, add_word, as_document, table
-from data.errors import Conflict, InvalidInput
+from data.errors import InvalidInput
 from data.people import (
     INVITATION_DAYS,
     add_person,
     disable_person,
     get_person,
+    has_open_link,
     invite,
     list_people,
     person_by_name,
@@ -64,16 +65,17 @@ def change_role(arguments: argparse.Namespace, context: Context) -> Outcome:
     role = _role(arguments.role)
     with context.store.begin() as tx:
         person = person_by_name(tx, arguments.name)
+        had_link = has_open_link(tx, person.id)
         set_role(tx, person.id, role)
         person = get_person(tx, person.id)
-    return Outcome(as_document(person), [f"{person.name} is {person.role} now"])
+        is_spent = had_link and not has_open_link(tx, person.id)
+    more = "; the link that they had is good no more, `rankloop user invite` makes a new one" if is_spent else ""
+    return Outcome(as_document(person), [f"{person.name} is {person.role} now{more}"])
 
 
 def invite_again(arguments: argparse.Namespace, context: Context) -> Outcome:
     with context.store.begin() as tx:
         person = person_by_name(tx, arguments.name)
-        if person.disabled_at is not None or person.is_external:
-            raise Conflict(f"{person.name} can't sign in: the account is closed, or came with an import")
         link = _link(invite(tx, person.id))
     return Outcome(as_document(person) | {"invitation": link}, _link_lines(link))
 
@@ -89,7 +91,8 @@ def _link(token: str) -> str:
 
 
 def _link_lines(link: str) -> list[str]:
-    return [f"  {link}", f"  put the server's address before it; it works once, within {INVITATION_DAYS} days"]
+    how = f"it works once, within {INVITATION_DAYS} days, and ends the links before it"
+    return [f"  {link}", f"  put the server's address before it; {how}"]
 
 
 def _state(person: Person) -> str:

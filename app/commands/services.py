@@ -13,6 +13,7 @@ from typing import Any
 
 from app.commands.common import Context, Outcome, add_word
 from data.people import has_admin
+from data.readable import check_roots
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8501
 
@@ -22,6 +23,8 @@ def add_words(words: Any) -> None:
     parser.add_argument("--host", default=DEFAULT_HOST, metavar="H", help=f"address to listen on ({DEFAULT_HOST})")
     parser.add_argument("--port", type=_port, default=DEFAULT_PORT, metavar="N", help=f"port ({DEFAULT_PORT})")
     parser.add_argument("--no-worker", action="store_true", help="the web app alone; workers run elsewhere")
+    help = "a folder in which files and models may be named in the web app, beside the home folder; may be repeated"
+    parser.add_argument("--root", action="append", default=[], metavar="DIR", help=help)
     help = "start a worker alone, such as for a GPU machine; Ctrl-C stops its run at the next safe place"
     parser = add_word(words, "worker", work, help)
     parser.add_argument("--once", action="store_true", help="end when nothing is queued")
@@ -47,7 +50,7 @@ def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
 
     run_server(
         context.home, context.store_url, arguments.port,
-        with_worker=not arguments.no_worker, host=arguments.host, announce=announce,
+        with_worker=not arguments.no_worker, host=arguments.host, roots=check_roots(arguments.root), announce=announce,
     )  # fmt: skip
     return Outcome(None)
 

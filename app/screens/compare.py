@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app.context import require, store
+from app.web_runs import may_read, queue_run
 from app.widgets.config_form import config_form
 from app.widgets.models import model_name, model_suggestions, reward_run_labels
 from app.widgets.page import (
@@ -29,7 +30,7 @@ from data.records import Project, Role, Run, RunKind
 from data.runs import get_run, list_runs
 from data.store import Tx
 from training.config import CompareConfig
-from training.launch import queue_run, start_of
+from training.launch import start_of
 
 KEY = "compare"
 REFRESH_S = 2.0
@@ -127,6 +128,7 @@ def _model(where: Any, label: str, name: str, models: dict[str, str], start: str
         accept_new_options=True,
         placeholder="Choose, or type a folder or hub id",
         key=key,
+        help=plain(may_read().words),
         **index,
     )
     return str(chosen or "")

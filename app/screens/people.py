@@ -9,7 +9,7 @@ import streamlit as st
 from app.context import require, store
 from app.widgets.problems import plain
 from data.errors import ProjectError
-from data.people import add_person, disable_person, invite, list_people, set_role
+from data.people import add_person, disable_person, invite, invited_person, list_people, set_role
 from data.records import Person, Role
 
 LINK_KEY = "people.link"
@@ -87,9 +87,19 @@ def _show_link() -> None:
     if LINK_KEY not in st.session_state:
         return
     name, token = st.session_state[LINK_KEY]
+    with store().read() as tx:
+        is_good, _ = invited_person(tx, token)
+    if not is_good:
+        del st.session_state[LINK_KEY]
+        spent = "was used, or was ended by a newer link, a change of role or the end of the account"
+        st.info(plain(f"The link for {name} {spent}."), icon=":material/info:")
+        return
     address = urlsplit(st.context.url or "http://localhost")
     with st.container(border=True, key="people.new_link"):
-        st.text(f"Send this link to {name}. It works once, within seven days, and is not shown again.")
+        st.text(
+            f"Send this link to {name}. It works once, within seven days, and is not shown again. "
+            "No earlier link of theirs works any more; a change of role ends this one too."
+        )
         st.code(f"{address.scheme}://{address.netloc}/invite?token={token}", language=None)
         if st.button("Done", key="people.link_done"):
             del st.session_state[LINK_KEY]

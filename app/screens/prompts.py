@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import require, store
+from app.web_runs import queue_run
 from app.widgets.config_form import config_form
 from app.widgets.gold import gold_line
 from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
@@ -34,7 +35,6 @@ from data.records import Message, Project, Response, Role, RunKind, Split
 from data.runs import list_runs
 from data.tasks import holdings_of_prompts, models_of_project, responses_of_prompt, tasks_of_prompt
 from training.config import SampleConfig
-from training.launch import queue_run
 
 PAGE_SIZE = 12
 FORM = "prompts.sample"

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import current_project, home, person, require, store
+from app.web_runs import queue_run
 from app.widgets.best_policy import show_best
 from app.widgets.frontier import POLICIES, is_evaluated, show_frontier
 from app.widgets.lineage import show_lineage
@@ -30,7 +31,7 @@ from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs import get_run, list_runs
 from training.config import CONFIGS
-from training.launch import best_policies, queue_run, trained_models
+from training.launch import best_policies, trained_models
 
 KEY = "runs"
 LINEAGE = "Lineage"

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app.context import require, store
+from app.web_runs import newest_check, queue_run, queue_seeds
 from app.widgets.config_form import config_form
 from app.widgets.data_counts import count_now, show_counts
 from app.widgets.instant_panel import instant_panel
@@ -28,7 +29,7 @@ from data.fields import from_dict
 from data.records import Project, Role, Run, RunKind
 from data.snapshots import list_snapshots
 from training.config import CONFIGS
-from training.launch import MOST_SEEDS, is_green, newest_check, queue_run, queue_seeds
+from training.launch import MOST_SEEDS, is_green
 
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)

@@ -7,8 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from app.web_runs import may_read
+from app.widgets.problems import plain
 from app.widgets.words import field_label, number
 from data.fields import FieldInfo, describe
+from training.launch import FILE_FIELDS, MODEL_FIELDS
 
 GROUP_WORDS = {"algorithm": "Algorithm", "sampling": "Sampling", "optimiser": "Optimiser", "machine": "Machine"}
 Suggestions = dict[str, dict[str, str]]
@@ -71,6 +74,8 @@ def help_of(info: FieldInfo) -> str:
 
 def _widget(info: FieldInfo, key: str, start: Any, suggested: dict[str, str] | None) -> Any:
     label, about = label_of(info), help_of(info)
+    if info.name in (*FILE_FIELDS, *MODEL_FIELDS):
+        about += f"\n\n{plain(may_read().words)}"
     if info.type is bool:
         return st.toggle(label, value=bool(start), key=key, help=about)
     if info.choices:

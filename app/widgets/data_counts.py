@@ -8,11 +8,12 @@ import pandas as pd
 import streamlit as st
 
 from app.context import home, store
+from app.web_runs import count_reward_data
 from app.widgets.page import ShownErrors
 from app.widgets.words import field_label
 from data.fields import from_dict
 from training.config import RewardConfig
-from training.launch import Counted, count_reward_data
+from training.launch import Counted
 
 WORDS = {
     "train": "rankings to learn from",

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import home, store
+from app.context import store
+from app.web_runs import place_of_upload
 from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
 from app.widgets.problems import plain
 from app.widgets.words import count
 from data.files import SUFFIXES, Row, read_rows
 from data.hygiene import BADGES
-from data.ids import new_id
 from data.records import Project
 from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
 from labeling.parse import PROMPT_FIELDS
@@ -117,7 +117,7 @@ def _saved(uploaded: Any) -> Path:
         return Path(known[1])
     if known is not None:
         Path(known[1]).unlink(missing_ok=True)
-    path = home().uploads / f"{new_id(time.time())}{Path(uploaded.name).suffix.lower()}"
+    path = place_of_upload(uploaded.name, time.time())
     path.write_bytes(uploaded.getbuffer())
     st.session_state[f"{KEY}.upload"] = (uploaded.file_id, str(path))
     return path

@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from app.context import person, store
+from app.web_runs import queue_run
 from app.widgets.page import ShownErrors, nonce, renew_nonce, say_after_rerun
 from data.records import Project, RunKind
 from training.config import CONFIGS
-from training.launch import queue_run
 
 
 def offer_reading(project: Project, words: str, key: str) -> None:

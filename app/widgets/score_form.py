@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from app.context import home, person, store
+from app.context import person, store
+from app.web_runs import place_of_upload, queue_run
 from app.widgets.models import reward_run_labels
 from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
 from app.widgets.words import count
 from data.files import SUFFIXES
-from data.ids import new_id
 from data.records import Run, RunKind
 from labeling.handover import hand_over
 from training.config import CONFIGS
-from training.launch import queue_run
 
 KEY = "score"
 EXAMPLE = '{"prompt": "Name a prime.", "responses": ["7", "9"]}'
@@ -62,8 +60,8 @@ def _more_models(run: Run, key: str) -> list[str]:
 
 def _start(run: Run, uploaded: Any, key: str, more: list[str], *, centre_prompts: bool) -> None:
     scoring = None
-    given = home().uploads / f"{new_id(time.time())}{Path(uploaded.name).suffix.lower()}"
-    taken = home().uploads / f"{new_id(time.time())}.jsonl"
+    given = place_of_upload(uploaded.name, time.time())
+    taken = place_of_upload("taken.jsonl", time.time())
     with ShownErrors():
         given.write_bytes(uploaded.getbuffer())
         try:

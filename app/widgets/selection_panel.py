@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import home, store
+from app.web_runs import queue_run
 from app.widgets.config_form import config_form
 from app.widgets.models import reward_run_labels
 from app.widgets.page import ShownErrors, go_to, nonce, remembered, renew_nonce, say_after_rerun
@@ -24,7 +25,6 @@ from data.scores import arms_of, untouched_tasks, without_scores
 from labeling.selection import Selected, SelectionConfig, apply_selection
 from labeling.selection_report import SelectionReport, selection_report
 from training.config import ScoreConfig
-from training.launch import queue_run
 
 if TYPE_CHECKING:
     from app.instant_selection import Ready

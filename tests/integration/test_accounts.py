@@ -141,6 +141,21 @@ def test_an_invitation_works_once(server: WebServer, server_store: Store) -> Non
     assert server.request("POST", "/invite", chosen).status == 410
 
 
+def test_an_earlier_link_does_not_take_the_account_over(server: WebServer, server_store: Store) -> None:
+    """A link that was sent to the wrong address, and replaced, was good for another seven days."""
+    person = make_person(server_store, Role.ADMIN)
+    with server_store.begin() as tx:
+        first = invite(tx, person.id)
+        second = invite(tx, person.id)
+    chosen = {"token": second, "password": PASSWORD, "again": PASSWORD}
+    assert server.request("POST", "/invite", chosen).status == 303
+    for token in (first, second):
+        assert server.page(f"/invite?token={token}").status == 410
+        stolen = server.request("POST", "/invite", {"token": token, "password": "x" * 20, "again": "x" * 20})
+        assert (stolen.status, "a newer link" in stolen.text) == (410, True)
+    assert server.sign_in(person.name, PASSWORD).status == 303
+
+
 def test_a_new_password_ends_old_sessions(server: WebServer, server_store: Store) -> None:
     person = with_password(server_store)
     old = server.token_of(server.sign_in(person.name, PASSWORD))

@@ -59,13 +59,19 @@ def test_a_new_invitation_replaces_a_lost_password(cli: Cli) -> None:
     again = cli.make("user", "invite", "Ada")
     assert again["name"] == "Ada"
     assert again["invitation"] != first
+    assert not is_good(cli, first), "whoever kept the first one must not come in by it"
     assert spend(cli, again["invitation"]) == "Ada"
 
 
 def test_roles_change_and_accounts_close(cli: Cli) -> None:
     cli.make("user", "add", "Ada", "--role", "admin")
     cli.make("user", "add", "Bo", "--role", "annotator")
+    link = cli.make("user", "invite", "Bo")["invitation"]
     assert cli.make("user", "role", "Bo", "reviewer")["role"] == "reviewer"
+    assert not is_good(cli, link)
+    assert cli("user", "role", "Bo", "reviewer").out == "Bo is reviewer now\n"
+    cli.make("user", "invite", "Bo")
+    assert "the link that they had is good no more" in cli("user", "role", "Bo", "annotator").out
     assert cli.make("user", "disable", "Bo")["disabled_at"] is not None
     assert "disabled" in cli("user", "list").out
     assert "the account is closed" in cli.refuse("user", "invite", "Bo")

@@ -25,6 +25,7 @@ from data.migrate import current_revision, upgrade
 from data.projects import get_project
 from data.rankings import current_rankings
 from data.records import Detail, Project
+from data.schema import invitation
 from data.store import Store, open_store
 from data.tasks import get_task
 
@@ -51,7 +52,7 @@ def upgrade():
     op.execute("delete from web_session")
     op.execute("create table half_done (id text)")
 """
-HEAD = "0008"  # the newest revision of this release
+HEAD = "0009"  # the newest revision of this release
 
 
 @pytest.fixture
@@ -221,6 +222,38 @@ def test_what_older_imports_made_up_is_unknown_again(store: Store) -> None:
     assert (here.display_order, here.guidelines_version) == ((0, 1), 1)
     assert (from_file.display_order, from_file.guidelines_version) == (None, None)
     assert (from_file.ranks, from_file.duration_ms, from_file.source) == ((1, 2), 700, "import")
+    old.close()
+
+
+OLD_PEOPLE = """
+insert into person (id, name, role, created_at, disabled_at, password_hash) values
+    ('a', 'Ann', 'annotator', 1.0, null, null), ('b', 'Bo', 'annotator', 1.0, null, 'hash'),
+    ('c', 'Cy', 'annotator', 1.0, 5.0, null), ('d', 'Di', '{admin}', 1.0, null, 'hash');
+insert into invitation (token_hash, person_id, created_at, expires_at, used_at) values
+    ('a1', 'a', 1.0, 9e9, null), ('a2', 'a', 3.0, 9e9, null), ('a3', 'a', 2.0, 9e9, null),
+    ('b1', 'b', 1.0, 9e9, null), ('b2', 'b', 2.0, 9e9, 2.5), ('b3', 'b', 3.0, 9e9, null), ('b4', 'b', 3.0, 9e9, null),
+    ('c1', 'c', 1.0, 9e9, null), ('e1', 'd', 1.0, 9e9, null), ('e2', 'd', 4.0, 9e9, 4.5),
+    ('s1', null, 1.0, 9e9, null), ('s2', null, 2.0, 9e9, null)
+"""
+
+
+@pytest.mark.parametrize(("di", "set_up"), [("admin", set()), ("annotator", {"s2"})])
+def test_an_older_store_keeps_the_newest_link_alone(store: Store, di: str, set_up: set[str]) -> None:
+    """Older than a link that was used: spent. Of closed accounts: spent. The set-up link: not with an admin there."""
+    old = _store_at(store, "0006")
+    with old.begin() as tx:
+        for statement in OLD_PEOPLE.format(admin=di).split(";"):
+            tx.execute(sa.text(statement))
+    upgrade(old)
+    with old.read() as tx:
+        still = {row.token_hash for row in tx.rows(sa.select(invitation)) if row.used_at is None}
+        used = tx.scalar(sa.select(invitation.c.used_at).where(invitation.c.token_hash == "b2"))
+        assert len(tx.rows(sa.select(invitation))) == 12, "no row is lost"
+    assert still - {"b3", "b4"} == {"a2", *set_up}
+    assert len(still & {"b3", "b4"}) == 1, "of two of the same moment, one"
+    assert used == 2.5
+    with pytest.raises(Conflict), old.begin() as tx:
+        tx.execute(sa.insert(invitation).values(token_hash="a9", person_id="a", created_at=9.0, expires_at=9e9))
     old.close()
 
 

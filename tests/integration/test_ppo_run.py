@@ -239,10 +239,13 @@ def prompts_file(rig: Rig, texts: list[Any]) -> str:
 
 
 def test_prompts_may_come_from_a_file_and_what_does_not_fit_is_counted(rig: Rig) -> None:
-    path = prompts_file(rig, ["first", "second", "much too long " * 5])
+    wrong = [{"prompt": " "}, {"question": "third"}]
+    path = prompts_file(rig, ["first", {"prompt": "second"}, *wrong, "much too long " * 5])
     run = rig.here(rig.queue_ppo("shared", **WORDS, prompts_file=path, max_prompt_tokens=30))
     assert rig.events(run, "prompts")[0].detail == {"used": 2, "too_long": 1} | NONE_REFUSED
     assert set(sampled_prompts(rig, run)) == {"first", "second"}
+    problems = "line 3: the prompt is empty; line 4: no 'prompt' and no 'messages'; the row has 'question'"
+    assert rig.events(run, "prompt_rows_left_out")[0].detail == {"rows": 2, "first": problems}
 
 
 def test_prompts_that_leave_no_room_in_the_context_are_left_out(rig: Rig) -> None:

@@ -116,9 +116,9 @@ def test_the_set_up_link_makes_the_first_admin_once(store: Store) -> None:
 
 
 def test_an_invitation_is_for_one_person_once_and_for_so_many_days(store: Store, clock: Any) -> None:
-    person = make.make_person(store)
+    person, other = make.make_person(store), make.make_person(store)
     with store.begin() as tx:
-        token, late = invite(tx, person.id), invite(tx, person.id)
+        token, late = invite(tx, person.id), invite(tx, other.id)
         assert invited_person(tx, token) == (True, person)
         assert use_invitation(tx, token, "hash").has_password
         assert invited_person(tx, token) == (False, None)

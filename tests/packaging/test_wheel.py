@@ -12,8 +12,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from web_server import WebServer, pages_seen, signed_in
 
 from data.packages import PACKAGES
+from data.paths import open_home
+from data.records import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_FILES = ("pyproject.toml", "README.md", "LICENSE")
@@ -129,6 +132,16 @@ def test_the_installed_command_uses_the_installed_packages(installed: Path, tmp_
     code = "import app, data; print(app.__file__); print(data.__file__)"
     found = run(installed, "python", "-c", code, folder=tmp_path, home=tmp_path).stdout.split()
     assert [Path(each).is_relative_to(installed) for each in found] == [True, True]
+
+
+def test_the_installed_command_serves_from_anywhere(installed: Path, elsewhere: Path, tmp_path: Path) -> None:
+    """The packages that a page imports are the installed ones, though Streamlit has the folder of the script on the
+    path, and somebody's own lie in the working directory."""
+    home = open_home(tmp_path / "home")
+    with WebServer(home, program=(str(installed / "bin" / "rankloop"),), folder=elsewhere) as server:
+        store = server.store()
+        assert {"train", "people"} <= pages_seen(server, signed_in(store, Role.ADMIN))
+        store.close()
 
 
 def test_the_installed_worker_starts_from_anywhere(installed: Path, elsewhere: Path, tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_a_new_link_and_closing_an_account(sqlite_store: Store, admin: Person, o
     token = link_shown(app).split("token=")[1]
     with sqlite_store.read() as tx:
         assert invited_person(tx, token) == (True, ben)
+    app.button(f"people.link.{ben.id}").click().run()
+    newer = link_shown(app).split("token=")[1]
+    app.selectbox(f"people.role.{ben.id}").select(Role.REVIEWER).run()
+    with sqlite_store.read() as tx:
+        assert [invited_person(tx, each)[0] for each in (token, newer)] == [False, False]
+    assert not app.code
+    assert "The link for Ben was used, or was ended" in app.info[0].value.replace("\\", "")
+    assert not app.run().info
     app.button(f"people.disable_now.{ben.id}").click().run()
     with sqlite_store.read() as tx:
         assert get_person(tx, ben.id).disabled_at is not None
