@@ -23,7 +23,8 @@ from data.people import external_annotator
 from data.projects import MIN_K, get_project
 from data.prompts import add_prompts, get_prompt, known_fingerprints, prompt_by_external_id, prompt_id_of
 from data.rankings import save_ranking
-from data.records import Detail, NewPrompt, NewRanking, RankingStatus, SubmitOutcome
+from data.records import Detail, NewPrompt, NewRanking, RankingStatus, Role, SubmitOutcome
+from data.roles import Actor, acting, require
 from data.store import Store, Tx
 from data.tasks import add_task
 from data.text import messages_fingerprint, text_fingerprint
@@ -73,6 +74,7 @@ class ImportReport:
 
 def import_prompts(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -88,6 +90,7 @@ def import_prompts(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(new=0, known=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         get_project(tx, project_id)
     seen: set[str] = set()
     for chunk in _chunks(_rows(report, path, on_row), PROMPTS_PER_TRANSACTION):
@@ -100,7 +103,7 @@ def import_prompts(
                 report.counts["known" if fingerprint in known or fingerprint in seen else "new"] += 1
                 seen.add(fingerprint)
         else:
-            with store.begin() as tx:
+            with acting(store, who, Role.RESEARCHER) as tx:
                 added = add_prompts(tx, project_id, batch)
             report.counts.update(new=added.n_new, known=added.n_known)
     return report
@@ -120,6 +123,7 @@ def _parse_prompts(chunk: list[_NumberedRow], prompt_field: str | None, report: 
 
 def import_responses(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -134,18 +138,20 @@ def import_responses(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         overlap = get_project(tx, project_id).overlap
 
     def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
         with _line(tx, report, line) as counts:
             _add_response_row(tx, project_id, row, overlap, counts)
 
-    _for_each(store, _rows(report, path, on_row), add, dry_run)
+    _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
 
 
 def import_rankings(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -165,12 +171,13 @@ def import_rankings(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(rankings=0, skips=0, known=0, doubles=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         get_project(tx, project_id)
 
     def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
         _add_ranking_row(tx, project_id, line, READERS[format_name](row), report)
 
-    _for_each(store, _rows(report, path, on_row), add, dry_run)
+    _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
 
 
@@ -295,7 +302,11 @@ def _chunks(rows: Iterator[_NumberedRow], size: int) -> Iterator[list[_NumberedR
 
 
 def _for_each(
-    store: Store, rows: Iterator[_NumberedRow], add: Callable[[Tx, int, dict[str, Any]], None], dry_run: bool
+    store: Store,
+    who: Actor,
+    rows: Iterator[_NumberedRow],
+    add: Callable[[Tx, int, dict[str, Any]], None],
+    dry_run: bool,
 ) -> None:
     """Add rows in lots of one transaction each; rehearse them in one, so that doubles are seen across lots."""
     if dry_run:
@@ -304,7 +315,7 @@ def _for_each(
                 add(tx, line, row)
         return
     for chunk in _chunks(rows, ROWS_PER_TRANSACTION):
-        with store.begin() as tx:
+        with acting(store, who, Role.RESEARCHER) as tx:
             for line, row in chunk:
                 add(tx, line, row)
 
