@@ -57,6 +57,14 @@ def find_person() -> Person | None:
         return session_person_by_hash(tx, str(hashed))
 
 
+def signed_in() -> Person:
+    """Who acts, for a callback, which runs before its page: draws nothing. Raises NotAllowed."""
+    found = find_person()
+    if found is None:
+        raise NotAllowed("you are signed out, so nothing was changed; sign in again")
+    return found
+
+
 def require(role: Role) -> Person:
     """Who is looking, if their role covers `role`. Raises NotAllowed."""
     who = person()

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data.projects import create_project, list_projects
+from data.projects import list_projects
 from data.records import Project
+from data.roles import Actor
 from data.store import Store
 from labeling.imports import import_responses
+from labeling.projects import new_project
 
 DEMO_PROJECT = "Demo project"
 DEMO_FILE = Path(__file__).with_name("demo") / "responses.jsonl"
 
 
-def create_demo_project(store: Store) -> Project:
-    """Make the demo project with its tasks, or return it if it is there already."""
+def create_demo_project(store: Store, who: Actor) -> Project:
+    """Make the demo project with its tasks, or return it if it is there already. Raises NotAllowed."""
     with store.read() as tx:
         found = [project for project in list_projects(tx) if project.name == DEMO_PROJECT]
     if found:
         return found[0]
-    with store.begin() as tx:
-        project = create_project(tx, DEMO_PROJECT, k=4, nonce="demo-project")
-    import_responses(store, project.id, DEMO_FILE)
+    project = new_project(store, who, DEMO_PROJECT, k=4, nonce="demo-project")
+    import_responses(store, who, project.id, DEMO_FILE)
     return project

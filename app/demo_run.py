@@ -22,6 +22,7 @@ from data.paths import Home
 from data.projects import create_project
 from data.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, Split
+from data.roles import OPERATOR
 from data.runs import get_run
 from data.store import Store, open_store
 from labeling.parse import parse_prompt
@@ -121,7 +122,7 @@ class _Demo:
         self._do("sample 4 answers to each training prompt", RunKind.SAMPLE, sample, project_id=project.id)
         n_ranked = rank_everything(self._store, project.id, simulated_annotators(self._store, 2), seed=0)
         self._announce(f"two simulated annotators ranked {n_ranked} tasks")
-        snapshot = freeze_snapshot(self._store, self._home, project.id, SnapshotConfig())
+        snapshot = freeze_snapshot(self._store, OPERATOR, self._home, project.id, SnapshotConfig())
         reward = self._do(
             "train the reward model on these rankings", RunKind.REWARD, self._reward_config(), snapshot_id=snapshot.id
         )
@@ -196,7 +197,7 @@ class _Demo:
     def _do(self, words: str, kind: RunKind, config: Any, **links: Any) -> Run:
         started = time.time()
         self._announce(f"{words} ...")
-        run = queue_run(self._store, kind, config, **links)
+        run = queue_run(self._store, OPERATOR, kind, config, **links)
         with ProgressLine(words) as line:
             run = wait_for(self._store, run.id, on_change=lambda now: line.update(now.step, now.total_steps))
         self._seconds[kind.value] = time.time() - started

@@ -13,6 +13,7 @@ from app.instant import FEWEST, MOST, Ranked, example, most_read, rankings_with_
 from data.errors import InvalidInput
 from data.features import load_features, text_key
 from data.paths import Home
+from data.roles import Actor
 from data.scores import untouched_tasks
 from data.store import Store
 from data.tasks import get_tasks
@@ -50,7 +51,7 @@ def look(store: Store, home: Home, project_id: str) -> Ready:
     return _read(store, home, project_id).ready
 
 
-def select_by_instant(store: Store, home: Home, project_id: str, config: SelectionConfig) -> Selected:
+def select_by_instant(store: Store, who: Actor, home: Home, project_id: str, config: SelectionConfig) -> Selected:
     """Fit the head and its bootstrap heads, and put the waiting tasks in order by them.
 
     Raises InvalidInput with too few rankings that have features, or if no waiting task has some.
@@ -62,7 +63,7 @@ def select_by_instant(store: Store, home: Home, project_id: str, config: Selecti
             f"{found.ready.n_rankings}, and {found.ready.n_unread_rankings} that it has not read: `rankloop features` "
             "reads them"
         )
-    return apply_opinions(store, project_id, _opinions(found.folder, found), config)
+    return apply_opinions(store, who, project_id, _opinions(found.folder, found), config)
 
 
 def _read(store: Store, home: Home, project_id: str) -> _Read:

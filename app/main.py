@@ -16,7 +16,7 @@ from streamlit.navigation.page import Page
 
 from app.context import PROJECT_KEY, current_project, find_person, store
 from app.widgets.account import account, signed_out
-from app.widgets.problems import show_problem
+from app.widgets.problems import show_kept_problem, show_problem
 from data.errors import ProjectError
 from data.projects import list_projects
 from data.records import Person, Role
@@ -77,11 +77,13 @@ def _render() -> None:
     who = find_person()
     if who is None:
         signed_out()
+        show_kept_problem()
         return
     page = st.navigation(_pages(who))
     with st.sidebar:
         _choose_project()
         account(who)
+    show_kept_problem()
     page.run()
 
 

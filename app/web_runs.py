@@ -13,7 +13,7 @@ from data.files import SUFFIXES
 from data.ids import new_id
 from data.paths import Home
 from data.readable import ReadableFolders, readable_folders
-from data.records import Run, RunKind
+from data.records import Person, Run, RunKind
 from data.store import Store
 from training import launch
 from training.config import RewardConfig
@@ -25,12 +25,12 @@ def may_read() -> ReadableFolders:
     return readable_folders(home())
 
 
-def queue_run(store: Store, kind: RunKind, config: Any, **words: Any) -> Run:
-    return launch.queue_run(store, kind, config, within=may_read(), **words)
+def queue_run(store: Store, who: Person, kind: RunKind, config: Any, **words: Any) -> Run:
+    return launch.queue_run(store, who, kind, config, within=may_read(), **words)
 
 
-def queue_seeds(store: Store, kind: RunKind, config: Any, n: int, **words: Any) -> list[Run]:
-    return launch.queue_seeds(store, kind, config, n, within=may_read(), **words)
+def queue_seeds(store: Store, who: Person, kind: RunKind, config: Any, n: int, **words: Any) -> list[Run]:
+    return launch.queue_seeds(store, who, kind, config, n, within=may_read(), **words)
 
 
 def newest_check(store: Store, config: Any, **words: Any) -> Run | None:

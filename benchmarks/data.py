@@ -35,6 +35,7 @@ from data.engine import sqlite_module, sqlite_url
 from data.paths import open_home
 from data.projects import create_project
 from data.records import Snapshot
+from data.roles import OPERATOR
 from data.snapshots import GROUP_COLUMNS, GROUPS, PAIRS, TableWriter, read_batches
 from data.store import open_store
 from labeling.export import export_snapshot
@@ -61,7 +62,7 @@ def import_case(folder: Path, n_prompts: int) -> dict[str, float]:
     with store.begin() as tx:
         project = create_project(tx, "benchmark")
     start = time.perf_counter()
-    report = import_prompts(store, project.id, path)
+    report = import_prompts(store, OPERATOR, project.id, path)
     seconds = time.perf_counter() - start
     store.close()
     if report.counts["new"] != n_prompts:

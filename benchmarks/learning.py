@@ -49,6 +49,7 @@ from data.paths import Home, open_home
 from data.projects import create_project
 from data.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, RunStatus, Snapshot, Split
+from data.roles import OPERATOR
 from data.rollouts import HELD_OUT, read_rollout, recorded_iterations
 from data.runs import claim_run, events_of, get_run, list_runs
 from data.snapshots import list_snapshots
@@ -102,7 +103,7 @@ class Bench:
     def do(self, kind: RunKind, config: Any, words: str, **links: Any) -> Run:
         """A run as the product does it; one line on standard error when it is done."""
         started = time.perf_counter()
-        run = queue_run(self.store, kind, config, **links)
+        run = queue_run(self.store, OPERATOR, kind, config, **links)
         with self.store.begin() as tx:
             claimed = claim_run(tx, "benchmark")
         assert claimed is not None
@@ -125,7 +126,7 @@ class Bench:
         )  # fmt: skip
         self.do(RunKind.SAMPLE, config, "sample", project_id=project.id)
         rank_everything(self.store, project.id, simulated_annotators(self.store, 2), 0, gold_score)
-        return freeze_snapshot(self.store, self.home, project.id, SnapshotConfig(eval_share=0.0))
+        return freeze_snapshot(self.store, OPERATOR, self.home, project.id, SnapshotConfig(eval_share=0.0))
 
     def earlier(self) -> tuple[Snapshot | None, list[Run]]:
         """What an earlier call left: the snapshot, and its reward models in the order of their seeds."""

@@ -41,6 +41,7 @@ from data.metrics import metrics_of
 from data.paths import Home, open_home
 from data.projects import create_project
 from data.records import Run, RunKind, RunStatus, Snapshot
+from data.roles import OPERATOR
 from data.runs import claim_run, get_run
 from data.store import Store, open_store
 from labeling.imports import import_rankings
@@ -104,10 +105,10 @@ def snapshot_of(store: Store, home: Home, data: Path, limit: int, sets: Sequence
     rows = [row for name, reader in readers.items() if name in sets for row in islice(reader, limit or None)]
     file = home.uploads / "rankings.jsonl"
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    import_rankings(store, project.id, file)
+    import_rankings(store, OPERATOR, project.id, file)
     if "oasst-en-trees" in sets:
-        import_rankings(store, project.id, data / "oasst-en-trees" / "en_100_tree.jsonl", format_name="oasst")
-    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.33))
+        import_rankings(store, OPERATOR, project.id, data / "oasst-en-trees" / "en_100_tree.jsonl", format_name="oasst")
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.33))
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def ours(store: Store, home: Home, snapshot: Snapshot, setting: Setting, seed: i
         max_length=setting.length, batch_prompts=BATCH, eval_every=1_000_000,
         threads=setting.threads, precision=setting.precision,
     )  # fmt: skip
-    run = queue_run(store, RunKind.REWARD, config, snapshot_id=snapshot.id)
+    run = queue_run(store, OPERATOR, RunKind.REWARD, config, snapshot_id=snapshot.id)
     with store.begin() as tx:
         claimed = claim_run(tx, "benchmark")
     assert claimed is not None

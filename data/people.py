@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from data.schema import invitation, person, web_session
 from data.text import clean_text
 
 SESSION_DAYS = 14
+_SESSIONS_AT_ONCE = 500
 INVITATION_DAYS = 7
 MAX_NAME_LENGTH = 80
 
@@ -87,29 +89,34 @@ def set_password(tx: Tx, person_id: str, new_hash: str) -> None:
     """Store a new password hash, end all sessions of the person, and spend their link."""
     tx.execute(sa.update(person).where(person.c.id == person_id).values(password_hash=new_hash))
     spend_links(tx, person_id)
-    tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
+    _end_sessions(tx, person_id)
 
 
 def set_role(tx: Tx, person_id: str, role: Role) -> None:
-    """Change a role, and spend the person's link if it is another one. Raises Conflict if no admin would be left."""
+    """Change a role, end the person's sessions (their open pages were drawn for the role before) and spend their link.
+
+    Raises NotFound; Conflict if no admin would be left who can sign in. The same role again changes nothing.
+    """
     _one_link_at_a_time(tx)
+    if get_person(tx, person_id).role is role:
+        return
     if role is not Role.ADMIN:
         _refuse_last_admin(tx, person_id)
-    is_other = sa.and_(person.c.id == person_id, person.c.role != role.value)
-    if tx.execute(sa.update(person).where(is_other).values(role=role.value)).rowcount:
-        spend_links(tx, person_id)
+    tx.execute(sa.update(person).where(person.c.id == person_id).values(role=role.value))
+    spend_links(tx, person_id)
+    _end_sessions(tx, person_id)
 
 
 def disable_person(tx: Tx, person_id: str) -> None:
     """Close an account, end its sessions and spend its link; its rankings stay.
 
-    Raises Conflict if no admin would be left.
+    Raises Conflict if no admin would be left who can sign in.
     """
     _one_link_at_a_time(tx)
     _refuse_last_admin(tx, person_id)
     tx.execute(sa.update(person).where(person.c.id == person_id).values(disabled_at=tx.now()))
     spend_links(tx, person_id)
-    tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
+    _end_sessions(tx, person_id)
 
 
 def has_admin(tx: Tx) -> bool:
@@ -147,6 +154,17 @@ def session_person_by_hash(tx: Tx, hashed: str) -> Person | None:
     )
     found = tx.row(statement)
     return None if found is None else _as_person(found)
+
+
+def ended_sessions(tx: Tx, hashes: Sequence[str]) -> set[str]:
+    """Which of these sessions, by the hashes of their tokens, are over: closed, too old, or their person disabled."""
+    is_open = (web_session.c.expires_at > tx.now(), person.c.disabled_at.is_(None))
+    living = sa.select(web_session.c.token_hash).join(person, web_session.c.person_id == person.c.id).where(*is_open)
+    ended = set(hashes)
+    for start in range(0, len(hashes), _SESSIONS_AT_ONCE):
+        lot = web_session.c.token_hash.in_(hashes[start : start + _SESSIONS_AT_ONCE])
+        ended.difference_update(row.token_hash for row in tx.rows(living.where(lot)))
+    return ended
 
 
 def close_session(tx: Tx, token: str) -> None:
@@ -230,10 +248,27 @@ def _is_good(tx: Tx, token: str) -> sa.ColumnElement[bool]:
     )
 
 
+def _end_sessions(tx: Tx, person_id: str) -> None:
+    tx.execute(sa.delete(web_session).where(web_session.c.person_id == person_id))
+
+
 def _refuse_last_admin(tx: Tx, person_id: str) -> None:
-    admins = sa.select(person.c.id).where(person.c.role == Role.ADMIN.value, person.c.disabled_at.is_(None))
-    if {row.id for row in tx.rows(admins)} == {person_id}:
+    """Raises Conflict where without this person nobody could sign in as an admin, who now can, or none would be left.
+
+    The admins' rows are locked first: two who demote each other at once must not both see the other one there.
+    """
+    of_admins = (person.c.role == Role.ADMIN.value, person.c.disabled_at.is_(None))
+    for row in tx.rows(sa.select(person.c.id).where(*of_admins).order_by(person.c.id)):
+        tx.lock_row(person, row.id)
+    found = tx.rows(sa.select(person.c.id, person.c.password_hash).where(*of_admins))
+    admins = {row.id: row.password_hash for row in found}
+    if person_id not in admins:
+        return
+    can_sign_in = admins.pop(person_id) is not None
+    if not admins:
         raise Conflict("this is the only admin; make somebody else an admin first")
+    if can_sign_in and not any(admins.values()):
+        raise Conflict("this is the only admin who can sign in; another one has to choose a password first")
 
 
 def _found(tx: Tx, condition: sa.ColumnElement[bool], wanted: str) -> Person:

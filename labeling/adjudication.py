@@ -17,10 +17,11 @@ from data.adjudications import (
     save_adjudication,
 )
 from data.engine import Tx
-from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from data.errors import Conflict, InvalidInput, NotFound
 from data.projects import get_project
 from data.rankings import current_rankings
 from data.records import Adjudication, NewAdjudication, Person, Ranking, RankingStatus, Role, Task
+from data.roles import acting
 from data.store import Store
 from data.tasks import get_task
 from data.text import clean_text
@@ -134,14 +135,12 @@ def decide(
     `seen` and `supersedes_id` are those of the case that was looked at. Sent again, it returns what was stored.
     Raises NotAllowed, NotFound, InvalidInput; Conflict if the answers have changed, or somebody else has decided.
     """
-    if not person.role.covers(Role.RESEARCHER):
-        raise NotAllowed(f"adjudicating needs the role {Role.RESEARCHER}; you are {person.role}")
     reason = clean_text(reason).strip()
     if not reason or len(reason) > MAX_REASON:
         raise InvalidInput(f"the reason has {len(reason):,} characters; 1 to {MAX_REASON:,} are needed")
     if (chosen_id is None) == (ranks is None):
         raise InvalidInput("either one of the annotators' rankings or a ranking of your own is needed")
-    with store.begin() as tx:
+    with acting(store, person, Role.RESEARCHER) as tx:
         stored = adjudication_of_key(tx, submission_key)
         if stored is not None:
             return stored

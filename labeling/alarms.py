@@ -15,11 +15,11 @@ from data.label_settings import OnAlarm
 from data.pauses import Pause, current_pause, last_lifted_at, lift_pause, list_pauses, pause_annotator
 from data.people import list_people
 from data.projects import get_project
-from data.records import NewRanking, Person, Project, RankingStatus, Role, Task
+from data.records import NewRanking, Project, RankingStatus, Role, Task
+from data.roles import Actor, acting
 from data.tasks import get_tasks
 from labeling.haste import is_hasty, n_words
 from labeling.pair_agreement import agreement_with_gold
-from labeling.roles import require
 
 LAST_ANSWERS = 100  # haste is a matter of these: a bad day long ago says nothing of today
 MAX_NAMES = 3
@@ -89,10 +89,9 @@ def pauses(store: Store, project_id: str) -> list[Pause]:
         return list_pauses(tx, project_id)
 
 
-def lift(store: Store, who: Person, project_id: str, annotator_id: str, note: str = "") -> None:
+def lift(store: Store, who: Actor, project_id: str, annotator_id: str, note: str = "") -> None:
     """Let a paused annotator go on; who did it, when and why is recorded. Raises NotAllowed, NotFound."""
-    require(who, Role.RESEARCHER)
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         lift_pause(tx, project_id, annotator_id, by=who.id, note=note)
 
 

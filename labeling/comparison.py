@@ -15,7 +15,8 @@ from data.paths import Home
 from data.projects import create_project, get_project
 from data.prompts import get_splits, prompt_id_of
 from data.rankings import current_rankings
-from data.records import Messages, NewPrompt, NewResponse, Project, RankingStatus, RunKind, Split
+from data.records import Messages, NewPrompt, NewResponse, Project, RankingStatus, Role, RunKind, Split
+from data.roles import Actor, acting
 from data.runs import get_run
 from data.store import Store, Tx
 from data.tasks import add_responses, add_task, get_tasks, list_task_ids, responses_without_task
@@ -66,14 +67,21 @@ class Report:
 
 
 def create_comparison(
-    store: Store, home: Home, run_ids: Sequence[str], name: str, *, overlap: int = 1, nonce: str | None = None
+    store: Store,
+    home: Home,
+    who: Actor,
+    run_ids: Sequence[str],
+    name: str,
+    *,
+    overlap: int = 1,
+    nonce: str | None = None,
 ) -> Comparison:
     """Make a project in which the responses of finished comparison runs are ranked blind.
 
     Each prompt gets a task with one response of each model; a text that two models gave stands there once and counts
     for both. Raises InvalidInput if a run is no finished comparison, or nothing is left to rank.
     """
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         answers, messages = _answers(tx, run_ids)
         models = list(dict.fromkeys(model for by_model in answers.values() for model in by_model))
         k = max(2, min(12, len(models)))

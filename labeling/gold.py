@@ -12,8 +12,8 @@ from data.people import get_person
 from data.projects import get_project
 from data.rankings import answer_of, prompt_beginnings
 from data.records import Person, RankingStatus, Role
+from data.roles import Actor, acting
 from data.tasks import get_task
-from labeling.roles import require
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class GoldTask:
 
 def make_gold(store: Store, who: Person, task_id: str) -> bool:
     """Make a task gold by one's own answer; False if it was just this. Raises NotAllowed, NotFound, InvalidInput."""
-    require(who, Role.RESEARCHER)
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         return gold_from_answer(tx, who.id, task_id)
 
 
@@ -42,10 +41,9 @@ def gold_from_answer(tx: Tx, annotator_id: str, task_id: str) -> bool:
     return set_gold(tx, task_id, answer.ranks, unplaced=answer.detail.unplaced, author_id=annotator_id)
 
 
-def unmake_gold(store: Store, who: Person, task_id: str) -> None:
+def unmake_gold(store: Store, who: Actor, task_id: str) -> None:
     """Make a gold task an ordinary one again. Raises NotAllowed, NotFound."""
-    require(who, Role.RESEARCHER)
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         unmake_all(tx, [task_id])
 
 

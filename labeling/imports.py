@@ -22,7 +22,8 @@ from data.hygiene import BADGES, screen
 from data.projects import MIN_K, get_project
 from data.prompts import add_prompts, get_prompt, prompt_by_external_id, prompt_id_of, sides_of
 from data.rankings import save_ranking
-from data.records import Detail, NewPrompt, NewRanking, Purpose, RankingStatus, Split, SubmitOutcome
+from data.records import Detail, NewPrompt, NewRanking, Purpose, RankingStatus, Role, Split, SubmitOutcome
+from data.roles import Actor, acting, require
 from data.store import Store, Tx
 from data.tasks import NewTask, add_task
 from data.text import messages_fingerprint, text_fingerprint
@@ -74,6 +75,7 @@ class ImportReport:
 
 def import_prompts(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -90,6 +92,7 @@ def import_prompts(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(new=0, known=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         get_project(tx, project_id)
     seen: dict[str, Split | None] = {}
     for chunk in _chunks(_rows(report, path, on_row), PROMPTS_PER_TRANSACTION):
@@ -101,7 +104,7 @@ def import_prompts(
                 report.counts["known" if messages_fingerprint(prompt.messages) in seen else "new"] += 1
                 _note_side(prompt, seen, report.counts)
         else:
-            with store.begin() as tx:
+            with acting(store, who, Role.RESEARCHER) as tx:
                 sides = sides_of(tx, project_id, batch) if any(prompt.split for prompt in batch) else {}
                 added = add_prompts(tx, project_id, batch)
             report.counts.update(new=added.n_new, known=added.n_known)
@@ -135,6 +138,7 @@ def _note_kept_side(tx: Tx, prompt_id: str, prompt: NewPrompt, counts: Counter[s
 
 def import_responses(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -150,18 +154,20 @@ def import_responses(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         overlap = get_project(tx, project_id).overlap
 
     def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
         with _line(tx, report, line) as counts:
             _add_response_row(tx, project_id, row, overlap, counts)
 
-    _for_each(store, _rows(report, path, on_row), add, dry_run)
+    _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
 
 
 def import_rankings(
     store: Store,
+    who: Actor,
     project_id: str,
     path: Path,
     *,
@@ -186,13 +192,14 @@ def import_rankings(
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(rankings=0, skips=0, known=0, doubles=0)
     with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
         get_project(tx, project_id)
     people = People(project_id)
 
     def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
         _add_ranking_row(tx, people, line, READERS[format_name](row), report)
 
-    _for_each(store, _rows(report, path, on_row), add, dry_run)
+    _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
 
 
@@ -337,7 +344,11 @@ def _chunks(rows: Iterator[_NumberedRow], size: int) -> Iterator[list[_NumberedR
 
 
 def _for_each(
-    store: Store, rows: Iterator[_NumberedRow], add: Callable[[Tx, int, dict[str, Any]], None], dry_run: bool
+    store: Store,
+    who: Actor,
+    rows: Iterator[_NumberedRow],
+    add: Callable[[Tx, int, dict[str, Any]], None],
+    dry_run: bool,
 ) -> None:
     """Add rows in lots of one transaction each; rehearse them in one, so that doubles are seen across lots."""
     if dry_run:
@@ -346,7 +357,7 @@ def _for_each(
                 add(tx, line, row)
         return
     for chunk in _chunks(rows, ROWS_PER_TRANSACTION):
-        with store.begin() as tx:
+        with acting(store, who, Role.RESEARCHER) as tx:
             for line, row in chunk:
                 add(tx, line, row)
 

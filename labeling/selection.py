@@ -20,7 +20,8 @@ from itertools import combinations
 from data.errors import InvalidInput
 from data.fields import option
 from data.projects import draw_turn, get_project
-from data.records import RunKind, RunStatus
+from data.records import Role, RunKind, RunStatus
+from data.roles import Actor, acting
 from data.runs import get_run
 from data.scores import Heads, forget_arms, heads_of_tasks, scores_of_tasks, set_arms, untouched_tasks
 from data.slots import set_turns
@@ -72,13 +73,15 @@ class Selected:
     counts: Counter[str]
 
 
-def apply_selection(store: Store, project_id: str, reward_run_ids: Sequence[str], config: SelectionConfig) -> Selected:
+def apply_selection(
+    store: Store, who: Actor, project_id: str, reward_run_ids: Sequence[str], config: SelectionConfig
+) -> Selected:
     """Put the project's waiting tasks in order and mark each with its arm; what an earlier selection said of them goes.
 
     Only tasks that nobody holds or has ranked are touched, gold is not, and only the ones with scores of all the runs.
     Raises InvalidInput if a run is no finished reward run, if nobody could disagree, or no task has scores of them all.
     """
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         runs = [_reward_run(tx, run_id) for run_id in dict.fromkeys(reward_run_ids)]
         if not runs:
             raise InvalidInput("a selection needs a reward run; none is named")
@@ -94,12 +97,14 @@ def apply_selection(store: Store, project_id: str, reward_run_ids: Sequence[str]
         return _selected(by, ordered, len(waiting), "without_scores")
 
 
-def apply_opinions(store: Store, project_id: str, opinions: Mapping[str, Opinion], config: SelectionConfig) -> Selected:
+def apply_opinions(
+    store: Store, who: Actor, project_id: str, opinions: Mapping[str, Opinion], config: SelectionConfig
+) -> Selected:
     """The same by what the instant reward model makes of tasks; it is kept with each, for the report.
 
     Raises InvalidInput if it has an opinion of no task that waits.
     """
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         waiting = untouched_tasks(tx, project_id)
         known = {task_id: opinions[task_id] for task_id in waiting if task_id in opinions}
         if not known:

@@ -1,6 +1,6 @@
 """An annotator's work: what to rank next, a draft, an answer, the answers so far. Each use case is one transaction.
 
-The role is checked here, where the write happens, not only on the screen that leads here.
+The role is asked for in that transaction, not only on the screen that leads here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from data.rankings import (
     save_ranking,
 )
 from data.records import Assignment, NewRanking, Person, Project, Purpose, Ranking, Role, SubmitOutcome, Task
+from data.roles import acting, require
 from data.slots import (
     LEASE_MINUTES,
     Shuffle,
@@ -45,7 +46,6 @@ from data.tasks import get_task
 from labeling.alarms import Paused, pause_if_alarmed, paused
 from labeling.answers import read_answer
 from labeling.handout import Dice, chance, hand_out
-from labeling.roles import require
 
 AHEAD = 4  # tasks that the browser holds: the one on screen and the next ones, drawn without waiting
 HISTORY_PAGE = 20
@@ -106,8 +106,7 @@ def next_work(
     ones, with drafts. `utc_offset_minutes`: how far the person's clock is behind UTC, for what counts as today.
     Raises NotAllowed, NotFound.
     """
-    require(person, Role.ANNOTATOR)
-    with store.begin() as tx:
+    with acting(store, person, Role.ANNOTATOR) as tx:
         project = get_project(tx, project_id)
         take_turns(tx, person.id)
         stopped, held = paused(tx, project_id, person.id), list[Assignment]()
@@ -139,14 +138,13 @@ def keep_draft(store: Store, person: Person, draft: Mapping[str, Any]) -> None:
     The order is kept with it: a task that comes back in another order must not show ranks that nobody gave.
     What can't be right is left alone: a draft is a convenience, and the browser keeps its own copy.
     """
-    require(person, Role.ANNOTATOR)
     ranks, at = draft.get("ranks"), draft.get("at")
-    if not isinstance(ranks, list) or not isinstance(at, int | float) or not isinstance(draft.get("task_id"), str):
-        return
-    body = {"ranks": ranks} | {name: draft[name] for name in _DRAFT_FIELDS if draft.get(name) is not None}
-    if len(json.dumps(body)) > MAX_DRAFT_BYTES:
-        return
-    with store.begin() as tx:
+    with acting(store, person, Role.ANNOTATOR) as tx:
+        if not isinstance(ranks, list) or not isinstance(at, int | float) or not isinstance(draft.get("task_id"), str):
+            return
+        body = {"ranks": ranks} | {name: draft[name] for name in _DRAFT_FIELDS if draft.get(name) is not None}
+        if len(json.dumps(body)) > MAX_DRAFT_BYTES:
+            return
         try:
             task = get_task(tx, repeated_task(tx, draft["task_id"], person.id) or draft["task_id"])
         except NotFound:
@@ -164,13 +162,11 @@ def submit(store: Store, person: Person, submission: Mapping[str, Any]) -> Ack:
     submission key, makes it a new version of that one. Raises NotAllowed; everything that is wrong with the answer
     comes back as REFUSED.
     """
-    require(person, Role.ANNOTATOR)
-    key = submission.get("submission_key")
-    if not isinstance(key, str) or not 8 <= len(key) <= 80 or not key.isascii() or not key.isprintable():
-        return Ack(str(key)[:80], SubmitOutcome.REFUSED, "the submission has no proper key")
+    key = str(submission.get("submission_key"))[:80]
     for attempt in (1, 2):
         try:
-            with store.begin() as tx:
+            with acting(store, person, Role.ANNOTATOR) as tx:
+                _check_key(submission.get("submission_key"))
                 item = str(submission.get("task_id"))
                 again = repeated_task(tx, item, person.id)
                 task = get_task(tx, again or item)
@@ -195,8 +191,8 @@ def history(
     store: Store, person: Person, project_id: str, *, offset: int = 0, limit: int = HISTORY_PAGE
 ) -> tuple[int, list[Answered]]:
     """How many answers and skips of the person's own the project has, and a page of them, the newest first."""
-    require(person, Role.ANNOTATOR)
     with store.read() as tx:
+        require(tx, person, Role.ANNOTATOR)
         rankings = rankings_of(tx, person.id, project_id, limit, offset)
         words = prompt_beginnings(tx, [ranking.task_id for ranking in rankings])
         frozen_at = max((snapshot.created_at for snapshot in list_snapshots(tx, project_id)), default=0.0)
@@ -211,8 +207,8 @@ def reopen(store: Store, person: Person, item: str) -> tuple[Task, Ranking]:
 
     Raises NotFound if there is none.
     """
-    require(person, Role.ANNOTATOR)
     with store.read() as tx:
+        require(tx, person, Role.ANNOTATOR)
         again = repeated_task(tx, item, person.id)
         task_id = again or item
         return get_task(tx, task_id), answer_of(tx, task_id, person.id, is_repeat=again is not None)
@@ -227,6 +223,11 @@ def acknowledged(store: Store, keys: list[str]) -> set[str]:
     """Which submissions are stored: asked again when the page is drawn anew."""
     with store.read() as tx:
         return known_submissions(tx, keys)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str) or not 8 <= len(key) <= 80 or not key.isascii() or not key.isprintable():
+        raise InvalidInput("the submission has no proper key")
 
 
 def _edit(tx: Tx, edited: str, new: NewRanking) -> SubmitOutcome:

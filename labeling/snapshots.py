@@ -31,7 +31,8 @@ from data.paths import Home
 from data.projects import export_key, get_project
 from data.prompts import get_splits
 from data.rankings import count_superseded, current_rankings
-from data.records import Prompt, Ranking, RankingStatus, Snapshot, Split
+from data.records import Prompt, Ranking, RankingStatus, Role, Snapshot, Split
+from data.roles import Actor, acting, require
 from data.snapshots import (
     GROUP_COLUMNS,
     GROUPS,
@@ -120,23 +121,23 @@ def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_g
 
 def freeze_snapshot(
     store: Store,
+    who: Actor,
     home: Home,
     project_id: str,
     config: SnapshotConfig,
     *,
     nonce: str | None = None,
-    created_by: str | None = None,
     on_group: OnGroup | None = None,
 ) -> Snapshot:
     """Write the snapshot's files, then its row. A repeated `nonce` returns the snapshot it made the first time.
 
     Raises InvalidInput if no pair would be in it.
     """
-    if nonce is not None:
-        with store.read() as tx:
-            found = snapshot_of_nonce(tx, nonce)
-        if found is not None:
-            return found
+    with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)
+        found = None if nonce is None else snapshot_of_nonce(tx, nonce)
+    if found is not None:
+        return found
     with store.read() as tx:
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
@@ -147,8 +148,8 @@ def freeze_snapshot(
         folder, digest = _write_files(home, snapshot_id, config, groups, prompts, counter)
     saved, values = None, (asdict(config), counter.as_counts(), digest, file_hash(folder / PROMPTS))
     try:
-        with store.begin() as tx:
-            saved = save_snapshot(tx, snapshot_id, project_id, *values, nonce=nonce, created_by=created_by)
+        with acting(store, who, Role.RESEARCHER) as tx:
+            saved = save_snapshot(tx, snapshot_id, project_id, *values, nonce=nonce, created_by=who.id)
         return saved
     finally:
         if saved is None or saved.id != snapshot_id:  # the row is what counts: without it, or made twice, no files stay

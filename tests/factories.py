@@ -42,6 +42,7 @@ from data.records import (
     SubmitOutcome,
     Task,
 )
+from data.roles import OPERATOR
 from data.runs import claim_run, create_run, finish_run, get_run
 from data.schema import ranking, slot
 from data.store import Store, Tx
@@ -177,7 +178,7 @@ def make_ranked_project(store: Store, n_prompts: int = 6, k: int = 3) -> Project
 def make_snapshot(store: Store, home: Home, n_prompts: int = 6, k: int = 3, eval_share: float = 0.2) -> Snapshot:
     """A frozen snapshot of a ranked project, files and all."""
     project = make_ranked_project(store, n_prompts, k)
-    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=eval_share))
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=eval_share))
 
 
 def make_run(where: Store | Tx, kind: RunKind = RunKind.REWARD, project: Project | None = None) -> Run:

@@ -22,6 +22,7 @@ from data.fields import from_dict
 from data.metrics import metrics_of
 from data.paths import open_home
 from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, Split
+from data.roles import OPERATOR
 from data.runs import claim_run, events_of, finish_run, get_run
 from data.store import open_store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
@@ -123,13 +124,14 @@ class Rig:
 
     def snapshot(self, project: Project | None = None, eval_share: float = 0.25) -> Snapshot:
         made = project or self.project()
-        return freeze_snapshot(self.store, self.home, made.id, SnapshotConfig(eval_share=eval_share))
+        return freeze_snapshot(self.store, OPERATOR, self.home, made.id, SnapshotConfig(eval_share=eval_share))
 
     def queue(self, kind: RunKind, *, reward_run: Run | None = None, snapshot: Snapshot | None = None,
               project: Project | None = None, **changes: Any) -> Run:  # fmt: skip
         """Queue a run with one thread and the given fields."""
         return queue_run(
             self.store,
+            OPERATOR,
             kind,
             CONFIGS[kind](**({"threads": 1} | changes)),
             project_id=project.id if project else None,

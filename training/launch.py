@@ -24,8 +24,9 @@ from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.projects import get_project
 from data.prompt_rows import check_has_prompt
 from data.readable import ReadableFolders, absolute, is_hub_id
-from data.records import Run, RunKind, RunStatus
-from data.runs import create_run, get_run, is_named_in_a_shell, list_runs
+from data.records import Role, Run, RunKind, RunStatus
+from data.roles import Actor, acting
+from data.runs import create_run, get_run, is_named_in_a_shell, list_runs, reap_runs, request_cancel, resume_run
 from data.snapshots import get_snapshot
 from data.store import Store, Tx
 from data.tasks import models_of_project
@@ -55,6 +56,7 @@ _one_at_a_time = threading.Lock()  # each child that counts needs half a gigabyt
 
 def queue_run(
     store: Store,
+    who: Actor,
     kind: RunKind,
     config: Any,
     *,
@@ -62,18 +64,17 @@ def queue_run(
     snapshot_id: str | None = None,
     reward_run_id: str | None = None,
     nonce: str | None = None,
-    created_by: str | None = None,
     within: ReadableFolders | None = None,
 ) -> Run:
     """Check that what the run needs is there, fill in the model, and queue it.
 
     `within`: where files and models that the configuration names have to lie; None: anywhere, for who has a shell. What
     is stored is the place with its links resolved.
-    Raises InvalidInput if something is missing or does not fit, NotFound for an id that does not exist.
+    Raises NotAllowed, InvalidInput if something is missing or does not fit, NotFound for an id that does not exist.
     """
     if type(config) is not CONFIGS[kind]:
         raise InvalidConfig(f"a {kind} run needs a {CONFIGS[kind].__name__}, not a {type(config).__name__}")
-    with store.begin() as tx:
+    with acting(store, who, Role.RESEARCHER) as tx:
         needs_project = bool(getattr(config, "unranked", False))
         project_id, reward_run = _checked_links(
             tx, kind, project_id, snapshot_id, reward_run_id, needs_project=needs_project
@@ -86,19 +87,37 @@ def queue_run(
             snapshot_id=snapshot_id,
             reward_run_id=reward_run.id if reward_run else None,
             nonce=nonce,
-            created_by=created_by,
+            created_by=who.id,
         )
 
 
 def queue_seeds(
-    store: Store, kind: RunKind, config: Any, n: int, *, nonce: str | None = None, **links: Any
+    store: Store, who: Actor, kind: RunKind, config: Any, n: int, *, nonce: str | None = None, **links: Any
 ) -> list[Run]:
     """Queue n runs that differ in their seeds alone, counted up from the configuration's. Raises as `queue_run`."""
     if not 1 <= n <= MOST_SEEDS:
         raise InvalidConfig(f"{n} seeds: 1 to {MOST_SEEDS} are allowed")
     alike = [from_dict(type(config), to_dict(config) | {"seed": config.seed + number}) for number in range(n)]
     nonces = [nonce if nonce is None or not number else f"{nonce}.{number}" for number in range(n)]
-    return [queue_run(store, kind, each, nonce=word, **links) for each, word in zip(alike, nonces, strict=True)]
+    return [queue_run(store, who, kind, each, nonce=word, **links) for each, word in zip(alike, nonces, strict=True)]
+
+
+def cancel(store: Store, who: Actor, run_id: str) -> Run:
+    """Ask a run to stop. Raises NotAllowed, NotFound, and Conflict if it has ended."""
+    with acting(store, who, Role.RESEARCHER) as tx:
+        return request_cancel(tx, run_id)
+
+
+def resume(store: Store, who: Actor, run_id: str) -> Run:
+    """Put a failed or cancelled run back into the queue. Raises NotAllowed, NotFound, Conflict."""
+    with acting(store, who, Role.RESEARCHER) as tx:
+        return resume_run(tx, run_id)
+
+
+def note_lost_runs(store: Store) -> None:
+    """Write down which runs have lost their workers: the store's own clock says so, whoever happens to look."""
+    with store.begin() as tx:
+        reap_runs(tx)
 
 
 @dataclass(frozen=True)

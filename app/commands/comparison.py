@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from app.commands.common import Context, Outcome, add_group, add_word, as_document, counted, table
+from data.roles import OPERATOR
 from labeling.comparison import Report, comparison_report, create_comparison
 from labeling.win_rates import NOT_CONNECTED, Interval, Rate
 
@@ -21,7 +22,8 @@ def add_words(words: Any) -> None:
 
 
 def create(arguments: argparse.Namespace, context: Context) -> Outcome:
-    made = create_comparison(context.store, context.home, arguments.runs, arguments.name, overlap=arguments.overlap)
+    words = (arguments.runs, arguments.name)
+    made = create_comparison(context.store, context.home, OPERATOR, *words, overlap=arguments.overlap)
     line = f"project {made.project.name!r} is made (id {made.project.id}) to compare {', '.join(made.models)}"
     counts = dict(made.counts)
     document = as_document(made.project) | {"models": made.models, "counts": counts, "not_known": list(made.not_known)}

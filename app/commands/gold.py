@@ -12,7 +12,8 @@ from data.errors import InvalidInput, NotFound
 from data.pauses import Pause, lift_pause, list_pauses
 from data.people import person_by_name
 from data.rankings import current_rankings
-from data.records import Person, RankingStatus
+from data.records import Person, RankingStatus, Role
+from data.roles import OPERATOR, acting
 from data.store import Tx
 from labeling.gold import gold_from_answer, list_gold, unmake_all
 from labeling.ranks import is_all_tied
@@ -43,7 +44,7 @@ def add_words(words: Any) -> None:
 
 def add(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
-    with context.store.begin() as tx:
+    with acting(context.store, OPERATOR, Role.RESEARCHER) as tx:
         author = person_by_name(tx, arguments.author)
         task_ids = arguments.tasks or _ranked_by(tx, project.id, author)
         if not task_ids:
@@ -74,7 +75,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def remove(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.begin() as tx:
+    with acting(context.store, OPERATOR, Role.RESEARCHER) as tx:
         unmake_all(tx, arguments.tasks)
     return Outcome({"tasks": arguments.tasks}, [f"{len(arguments.tasks):,} tasks are ordinary ones again"])
 
@@ -91,7 +92,7 @@ def show_pauses(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def lift(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
-    with context.store.begin() as tx:
+    with acting(context.store, OPERATOR, Role.RESEARCHER) as tx:
         person = person_by_name(tx, arguments.person)
         try:
             lift_pause(tx, project.id, person.id, note=arguments.note)

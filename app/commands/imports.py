@@ -10,6 +10,7 @@ from app.commands.common import Context, Outcome, add_word, existing_file
 from app.progress import ProgressLine
 from data.errors import InvalidInput
 from data.files import SUFFIXES
+from data.roles import OPERATOR
 from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
 from labeling.readers import READERS
 
@@ -49,12 +50,13 @@ def import_file(arguments: argparse.Namespace, context: Context) -> Outcome:
             "dry_run": arguments.dry_run,
             "on_row": lambda n: progress.update(n, total, "lines"),
         }
+        to = (context.store, OPERATOR, project.id)
         if what == "prompts":
-            report = import_prompts(context.store, project.id, path, prompt_field=arguments.prompt_field, **settings)
+            report = import_prompts(*to, path, prompt_field=arguments.prompt_field, **settings)
         elif what == "responses":
-            report = import_responses(context.store, project.id, path, **settings)
+            report = import_responses(*to, path, **settings)
         else:
-            report = import_rankings(context.store, project.id, path, format_name=arguments.format_name, **settings)
+            report = import_rankings(*to, path, format_name=arguments.format_name, **settings)
     return _outcome(report, project.id)
 
 

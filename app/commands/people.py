@@ -5,20 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from app import people as use
 from app.commands.common import Context, Outcome, add_group, add_word, as_document, table
 from data.errors import InvalidInput
-from data.people import (
-    INVITATION_DAYS,
-    add_person,
-    disable_person,
-    get_person,
-    has_open_link,
-    invite,
-    list_people,
-    person_by_name,
-    set_role,
-)
+from data.people import INVITATION_DAYS, has_open_link, list_people, person_by_name
 from data.records import Person, Role
+from data.roles import OPERATOR
 
 
 def add_words(words: Any) -> None:
@@ -37,9 +29,8 @@ def add_words(words: Any) -> None:
 
 def add(arguments: argparse.Namespace, context: Context) -> Outcome:
     role = _role(arguments.role)
-    with context.store.begin() as tx:
-        person = add_person(tx, arguments.name, role)
-        link = _link(invite(tx, person.id))
+    person, token = use.add(context.store, OPERATOR, arguments.name, role)
+    link = _link(token)
     return Outcome(
         as_document(person) | {"invitation": link}, [f"{person.name} is added as {role}", *_link_lines(link)]
     )
@@ -54,30 +45,34 @@ def list_all(_arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def disable(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.begin() as tx:
-        person = person_by_name(tx, arguments.name)
-        disable_person(tx, person.id)
-        person = get_person(tx, person.id)
+    person = use.disable(context.store, OPERATOR, _named(arguments, context).id)
     return Outcome(as_document(person), [f"{person.name} can't sign in any more; their rankings stay"])
 
 
 def change_role(arguments: argparse.Namespace, context: Context) -> Outcome:
     role = _role(arguments.role)
-    with context.store.begin() as tx:
-        person = person_by_name(tx, arguments.name)
-        had_link = has_open_link(tx, person.id)
-        set_role(tx, person.id, role)
-        person = get_person(tx, person.id)
-        is_spent = had_link and not has_open_link(tx, person.id)
+    person = _named(arguments, context)
+    had_link = _has_link(context, person)
+    person = use.change_role(context.store, OPERATOR, person.id, role)
+    is_spent = had_link and not _has_link(context, person)
     more = "; the link that they had is good no more, `rankloop user invite` makes a new one" if is_spent else ""
     return Outcome(as_document(person), [f"{person.name} is {person.role} now{more}"])
 
 
+def _has_link(context: Context, person: Person) -> bool:
+    with context.store.read() as tx:
+        return has_open_link(tx, person.id)
+
+
 def invite_again(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.begin() as tx:
-        person = person_by_name(tx, arguments.name)
-        link = _link(invite(tx, person.id))
+    person = _named(arguments, context)
+    link = _link(use.new_link(context.store, OPERATOR, person.id))
     return Outcome(as_document(person) | {"invitation": link}, _link_lines(link))
+
+
+def _named(arguments: argparse.Namespace, context: Context) -> Person:
+    with context.store.read() as tx:
+        return person_by_name(tx, arguments.name)
 
 
 def _role(word: str) -> Role:

@@ -23,14 +23,13 @@ from data.projects import (
     DEFAULT_GUIDELINES,
     MAX_K,
     MIN_K,
-    create_project,
     list_projects,
     project_counts,
-    set_guidelines,
-    set_settings,
 )
 from data.records import Project
+from data.roles import OPERATOR
 from data.text import decode_utf8
+from labeling.projects import change_project, new_project
 
 
 def add_words(words: Any) -> None:
@@ -61,11 +60,10 @@ def create(arguments: argparse.Namespace, context: Context) -> Outcome:
     guidelines = DEFAULT_GUIDELINES if arguments.guidelines is None else _text(arguments.guidelines)
     settings = from_words(LabelSettings, arguments.fields)
     flags = DEFAULT_FLAGS if arguments.flags is None else _lines(arguments.flags)
-    with context.store.begin() as tx:
-        project = create_project(
-            tx, arguments.name, k=arguments.k, overlap=arguments.overlap, guidelines=guidelines, flags=flags,
-            settings=settings,
-        )  # fmt: skip
+    project = new_project(
+        context.store, OPERATOR, arguments.name, k=arguments.k, overlap=arguments.overlap, guidelines=guidelines,
+        flags=flags, settings=settings,
+    )  # fmt: skip
     line = f"project {project.name!r} is made (id {project.id}, k {project.k}, overlap {project.overlap})"
     return Outcome(as_document(project), [line])
 
@@ -77,10 +75,7 @@ def change(arguments: argparse.Namespace, context: Context) -> Outcome:
     guidelines = None if arguments.guidelines is None else _text(arguments.guidelines)
     if settings is None and guidelines is None and not lists:
         raise InvalidInput("nothing to change: give --set field=value, --flags, --skip-reasons or --guidelines")
-    with context.store.begin() as tx:
-        project = set_settings(tx, before.id, settings=settings, **lists)
-        if guidelines is not None:
-            project = set_guidelines(tx, before.id, guidelines)
+    project = change_project(context.store, OPERATOR, before.id, settings=settings, guidelines=guidelines, **lists)
     return Outcome(as_document(project), [f"project {project.name!r} is changed", *_settings_lines(project)])
 
 

@@ -35,11 +35,14 @@ from data.files import Problem
 from data.ids import new_id
 from data.metrics import metrics_of
 from data.records import Run, RunKind
-from data.runs import events_of, get_run, list_runs, request_cancel, resume_run
+from data.roles import OPERATOR
+from data.runs import events_of, get_run, list_runs
 from labeling.handover import hand_over, hand_over_texts
 from labeling.imports import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, TrainConfig
+from training.launch import cancel as cancel_run
 from training.launch import count_reward_data, queue_run, queue_seeds
+from training.launch import resume as resume_run
 
 SCORES = "scores.jsonl"
 _TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
@@ -154,21 +157,21 @@ def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
     base = {"model": arguments.model, "k": project.k}
     config: Any = from_words(CONFIGS[RunKind.SAMPLE], arguments.fields, base)
-    run = queue_run(context.store, RunKind.SAMPLE, config, project_id=project.id)
+    run = queue_run(context.store, OPERATOR, RunKind.SAMPLE, config, project_id=project.id)
     return _queued(context, run, arguments.wait)
 
 
 def features(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
     config: Any = from_words(CONFIGS[RunKind.FEATURES], arguments.fields)
-    run = queue_run(context.store, RunKind.FEATURES, config, project_id=project.id)
+    run = queue_run(context.store, OPERATOR, RunKind.FEATURES, config, project_id=project.id)
     return _queued(context, run, arguments.wait)
 
 
 def baselines(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[RunKind.BASELINES], arguments.fields)
     links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
-    return _queued(context, queue_run(context.store, RunKind.BASELINES, config, **links), arguments.wait)
+    return _queued(context, queue_run(context.store, OPERATOR, RunKind.BASELINES, config, **links), arguments.wait)
 
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
@@ -188,7 +191,7 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
             config = replace(config, ptx_file=ptx)
         kind = RunKind.CHECK if arguments.dry_run else arguments.kind
         links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
-        run = queue_run(context.store, kind, config, **links)
+        run = queue_run(context.store, OPERATOR, kind, config, **links)
     outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
     more = {"ptx": ptx_report["input"]} if ptx_report else {}
     return replace(outcome, document=outcome.document | report | more)
@@ -199,7 +202,7 @@ def _of_each_seed(config: Any, arguments: argparse.Namespace, context: Context) 
 
     The document is the first run's, with all of them.
     """
-    runs = queue_seeds(context.store, arguments.kind, config, arguments.seeds, snapshot_id=arguments.snapshot)
+    runs = queue_seeds(context.store, OPERATOR, arguments.kind, config, arguments.seeds, snapshot_id=arguments.snapshot)
     outcomes: list[Outcome] = []
     for run in runs:
         outcomes.append(_queued(context, run, arguments.wait))
@@ -229,7 +232,7 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
         first, *more = arguments.reward_run
         base = {"input_file": file, "beside": ",".join(more)}
         config: Any = from_words(CONFIGS[RunKind.SCORE], arguments.fields, base)
-        run = queue_run(context.store, RunKind.SCORE, config, reward_run_id=first)
+        run = queue_run(context.store, OPERATOR, RunKind.SCORE, config, reward_run_id=first)
     outcome = wait(context, run)
     if outcome.status:
         return outcome
@@ -280,15 +283,13 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def cancel(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.begin() as tx:
-        run = request_cancel(tx, arguments.id)
+    run = cancel_run(context.store, OPERATOR, arguments.id)
     words = "is cancelled" if run.status.is_final else "stops at its next safe place"
     return Outcome(as_document(run), [f"run {run.id} {words}"])
 
 
 def resume(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.begin() as tx:
-        run = resume_run(tx, arguments.id)
+    run = resume_run(context.store, OPERATOR, arguments.id)
     return _queued(context, run, arguments.wait)
 
 

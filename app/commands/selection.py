@@ -9,6 +9,7 @@ from app.commands.common import Context, Outcome, add_group, add_word, as_docume
 from app.commands.waiting import WAIT_HELP, wait
 from data.fields import from_dict
 from data.records import Project, RunKind
+from data.roles import OPERATOR
 from data.runs import get_run
 from data.scores import untouched_tasks, without_scores
 from labeling.selection import By, Selected, SelectionConfig, apply_selection
@@ -50,14 +51,14 @@ def apply(arguments: argparse.Namespace, context: Context) -> Outcome:
         outcome = _score(context, project, reward_run)
         if outcome is not None and outcome.status:
             return outcome
-    made = apply_selection(context.store, project.id, arguments.reward_runs, config)
+    made = apply_selection(context.store, OPERATOR, project.id, arguments.reward_runs, config)
     return _in_order(project, made, "reward runs", [])
 
 
 def _apply_instant(context: Context, project: Project, config: SelectionConfig) -> Outcome:
     from app.instant_selection import select_by_instant  # it loads SciPy, which the other words do not need
 
-    made = select_by_instant(context.store, context.home, project.id, config)
+    made = select_by_instant(context.store, OPERATOR, context.home, project.id, config)
     missing = made.counts["without_features"]
     todo = f"{missing} waiting tasks have no cached features: `rankloop features` reads them, then apply again"
     return _in_order(project, made, "the instant reward model", [todo] if missing else [])
@@ -83,7 +84,9 @@ def _score(context: Context, project: Project, reward_run: str) -> Outcome | Non
     if not missing:
         return None
     config = ScoreConfig(unranked=True)
-    return wait(context, queue_run(context.store, RunKind.SCORE, config, project_id=project.id, reward_run_id=run_id))
+    return wait(
+        context, queue_run(context.store, OPERATOR, RunKind.SCORE, config, project_id=project.id, reward_run_id=run_id)
+    )
 
 
 def _lines(found: SelectionReport) -> list[str]:

@@ -13,6 +13,7 @@ from data.errors import InvalidInput
 from data.fields import from_words, to_dict
 from data.projects import project_counts
 from data.records import Snapshot
+from data.roles import OPERATOR
 from data.snapshots import get_snapshot, list_snapshots
 from labeling.export import FORMATS, export_snapshot
 from labeling.snapshots import Plan, SnapshotConfig, freeze_snapshot, plan_snapshot
@@ -53,7 +54,7 @@ def create(arguments: argparse.Namespace, context: Context) -> Outcome:
     n_used = plan.counts["rankings_used"]
     with ProgressLine("freezing") as progress:
         snapshot = freeze_snapshot(
-            context.store, context.home, project.id, config,
+            context.store, OPERATOR, context.home, project.id, config,
             on_group=lambda n: progress.update(n, n_used, "rankings"),
         )  # fmt: skip
     document = _document(snapshot, context)

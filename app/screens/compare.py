@@ -26,7 +26,7 @@ from app.widgets.win_rates import rank_blind, win_rates
 from app.widgets.words import ago, count, number, prompt_text, run_name, short_id
 from data.fields import from_dict
 from data.metrics import samples_of
-from data.records import Project, Role, Run, RunKind
+from data.records import Person, Project, Role, Run, RunKind
 from data.runs import get_run, list_runs
 from data.store import Tx
 from training.config import CompareConfig
@@ -49,7 +49,7 @@ def render() -> None:
         labels = {run.id: _run_label(tx, run) for run in runs}
     win_rates(project)
     with st.expander("New comparison", expanded=not runs, icon=":material/compare:", key=f"{KEY}.new"):
-        _form(project, who.id)
+        _form(project, who)
     if not runs:
         return
     from_address(f"{KEY}.run", "run", [run.id for run in runs])
@@ -60,7 +60,7 @@ def render() -> None:
     st.fragment(_results, run_every=REFRESH_S if is_active else None)(run)
 
 
-def _form(project: Project, person_id: str) -> None:
+def _form(project: Project, who: Person) -> None:
     with store().read() as tx:
         models = model_suggestions(tx, project.id)
         reward_runs = {"": "none: no scores"} | reward_run_labels(tx, project.id)
@@ -88,12 +88,12 @@ def _form(project: Project, person_id: str) -> None:
             config = from_dict(CompareConfig, values)
             run = queue_run(
                 store(),
+                who,
                 RunKind.COMPARE,
                 config,
                 project_id=project.id,
                 reward_run_id=reward or None,
                 nonce=key,
-                created_by=person_id,
             )
         if run is not None:
             renew_nonce(KEY)

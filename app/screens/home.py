@@ -36,7 +36,7 @@ def _first_steps(who: Person) -> None:
         st.subheader("Look around first", anchor=False)
         st.text("Everyday prompts with four responses each, sampled from a small open model. Nothing is downloaded.")
         if st.button("Start with the demo project", type="primary", key="home.demo"):
-            st.session_state[PROJECT_KEY] = create_demo_project(store()).id
+            st.session_state[PROJECT_KEY] = create_demo_project(store(), who).id
             st.switch_page(_HERE / "rank.py")
     with own.container(border=True, height="stretch"):
         st.subheader("Bring your own prompts", anchor=False)

@@ -6,14 +6,15 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from app.context import require, store
-from app.widgets.problems import plain
+from app import people as use
+from app.context import require, signed_in, store
+from app.widgets.page import ShownErrors
+from app.widgets.problems import keep_problem, plain
 from data.errors import ProjectError
-from data.people import add_person, disable_person, invite, invited_person, list_people, set_role
+from data.people import invited_person, list_people
 from data.records import Person, Role
 
 LINK_KEY = "people.link"
-PROBLEM_KEY = "people.problem"
 _ROLES = {
     Role.ANNOTATOR: "annotator: ranks",
     Role.REVIEWER: "reviewer: ranks, and sees how others ranked",
@@ -26,26 +27,23 @@ def render() -> None:
     you = require(Role.ADMIN)
     st.title("People", anchor=False)
     _show_link()
-    if problem := st.session_state.pop(PROBLEM_KEY, None):
-        st.error(plain(problem), icon=":material/error:")
-    _add_form()
+    _add_form(you)
     with store().read() as tx:
         people = list_people(tx)
     for person in sorted(people, key=lambda each: each.disabled_at is not None):
         _row(person, you)
 
 
-def _add_form() -> None:
+def _add_form(you: Person) -> None:
     with st.form("people.add", clear_on_submit=True):
         name_box, role_box, button = st.columns([3, 3, 1], vertical_alignment="bottom")
         name = name_box.text_input("Name", key="people.new_name", placeholder="Who is to be added?")
         role = role_box.selectbox("Role", list(_ROLES), format_func=lambda each: _ROLES[each], key="people.new_role")
         if button.form_submit_button("Add", type="primary", width="stretch"):
-            with store().begin() as tx:
-                person = add_person(tx, name, role)
-                token = invite(tx, person.id)
-            st.session_state[LINK_KEY] = (person.name, token)
-            st.rerun()
+            with ShownErrors():
+                person, token = use.add(store(), you, name or "", role)
+                st.session_state[LINK_KEY] = (person.name, token)
+                st.rerun()
 
 
 def _row(person: Person, you: Person) -> None:
@@ -66,13 +64,14 @@ def _row(person: Person, you: Person) -> None:
             args=(person,),
             label_visibility="collapsed",
             width=160,
+            help="A change signs them out everywhere",
         )
         if st.button("New link", key=f"people.link.{person.id}", help="A link with which they choose a new password"):
-            with store().begin() as tx:
-                st.session_state[LINK_KEY] = (person.name, invite(tx, person.id))
-            st.rerun()
+            with ShownErrors():
+                st.session_state[LINK_KEY] = (person.name, use.new_link(store(), you, person.id))
+                st.rerun()
         with st.popover("Disable", key=f"people.disable.{person.id}"):
-            st.text(f"{person.name} can't sign in any more. What they have ranked stays.")
+            st.text(f"{person.name} can't sign in any more, and their open pages close. What they have ranked stays.")
             st.button("Disable this account", key=f"people.disable_now.{person.id}", on_click=_disable, args=(person,))
 
 
@@ -110,19 +109,17 @@ def _change_role(person: Person) -> None:
     key = f"people.role.{person.id}"
     chosen = Role(st.session_state[key])
     try:
-        with store().begin() as tx:
-            set_role(tx, person.id, chosen)
+        use.change_role(store(), signed_in(), person.id, chosen)
     except ProjectError as error:
         st.session_state[key] = person.role
-        st.session_state[PROBLEM_KEY] = str(error)
+        keep_problem(error)
 
 
 def _disable(person: Person) -> None:
     try:
-        with store().begin() as tx:
-            disable_person(tx, person.id)
+        use.disable(store(), signed_in(), person.id)
     except ProjectError as error:
-        st.session_state[PROBLEM_KEY] = str(error)
+        keep_problem(error)
 
 
 if __name__ == "__main__":

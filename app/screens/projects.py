@@ -18,14 +18,12 @@ from data.projects import (
     DEFAULT_SKIP_REASONS,
     MAX_K,
     MIN_K,
-    create_project,
     get_project,
     list_projects,
     project_counts,
-    set_guidelines,
-    set_settings,
 )
 from data.records import Project, Role
+from labeling.projects import change_project, new_project
 
 FORM = "projects.new"
 
@@ -115,7 +113,7 @@ def _new_project() -> None:
 
 def project_form() -> None:
     """The form that makes a project."""
-    require(Role.RESEARCHER)  # a dialog runs without its page
+    who = require(Role.RESEARCHER)  # a dialog runs without its page
     key = nonce(FORM)
     with st.form(FORM, border=False):
         name = st.text_input("Name", max_chars=80, key=f"{FORM}.name")
@@ -139,9 +137,10 @@ def project_form() -> None:
             return
     lines = _lines(reasons)
     made = None
-    with ShownErrors(), store().begin() as tx:
-        made = create_project(
-            tx,
+    with ShownErrors():
+        made = new_project(
+            store(),
+            who,
             name or "",
             k=int(k),
             overlap=int(overlap),
@@ -163,7 +162,7 @@ def _edit_guidelines(project_id: str) -> None:
 
 def guidelines_form(project_id: str) -> None:
     """The form that changes a project's guidelines; each change is a new version, which rankings name."""
-    require(Role.RESEARCHER)  # a dialog runs without its page
+    who = require(Role.RESEARCHER)  # a dialog runs without its page
     with store().read() as tx:
         project = get_project(tx, project_id)
     key = f"projects.edit.{project.id}.{project.guidelines_version}"
@@ -175,10 +174,12 @@ def guidelines_form(project_id: str) -> None:
         )
         if not st.form_submit_button("Save guidelines", type="primary", key=f"{key}.save"):
             return
-    with store().begin() as tx:
-        changed = set_guidelines(tx, project.id, text or "")
-    say_after_rerun(f"Guidelines saved as version {changed.guidelines_version}")
-    st.rerun()
+    changed = None
+    with ShownErrors():
+        changed = change_project(store(), who, project.id, guidelines=text or "")
+    if changed is not None:
+        say_after_rerun(f"Guidelines saved as version {changed.guidelines_version}")
+        st.rerun()
 
 
 @st.dialog("Paused annotators", width="medium", icon=":material/pause_circle:")
@@ -193,7 +194,7 @@ def _edit_settings(project_id: str) -> None:
 
 def settings_form(project_id: str) -> None:
     """The form that changes what a project asks of its annotators. What was answered before stays as it is."""
-    require(Role.RESEARCHER)  # a dialog runs without its page
+    who = require(Role.RESEARCHER)  # a dialog runs without its page
     with store().read() as tx:
         project = get_project(tx, project_id)
     key = f"projects.set.{project.id}"
@@ -209,9 +210,11 @@ def settings_form(project_id: str) -> None:
         if not st.form_submit_button("Save settings", type="primary", key=f"{key}.save"):
             return
     changed = None
-    with ShownErrors(), store().begin() as tx:
+    with ShownErrors():
         settings = from_dict(LabelSettings, values)
-        changed = set_settings(tx, project.id, settings=settings, flags=_lines(flags), skip_reasons=_lines(reasons))
+        changed = change_project(
+            store(), who, project.id, settings=settings, flags=_lines(flags), skip_reasons=_lines(reasons)
+        )
     if changed is not None:
         say_after_rerun("Settings saved")
         st.rerun()

@@ -31,7 +31,7 @@ from app.widgets.words import count, first_line, run_name
 from data.fields import from_dict
 from data.projects import project_counts
 from data.prompts import count_listed, get_prompt, list_prompts
-from data.records import Message, Project, Response, Role, RunKind, Split
+from data.records import Message, Person, Project, Response, Role, RunKind, Split
 from data.runs import list_runs
 from data.tasks import holdings_of_prompts, models_of_project, responses_of_prompt, tasks_of_prompt
 from training.config import SampleConfig
@@ -54,13 +54,13 @@ def render() -> None:
             _browse(project, counts)
     with tabs[1]:
         if tabs[1].open:
-            import_form(project)
+            import_form(project, who)
     with tabs[2]:
         if tabs[2].open:
-            _sample(project, counts, who.id)
+            _sample(project, counts, who)
     with tabs[3]:
         if tabs[3].open:
-            selection_panel(project, who.id)
+            selection_panel(project, who)
 
 
 def _browse(project: Project, counts: dict[str, int]) -> None:
@@ -179,7 +179,7 @@ def _responses(responses: tuple[Response, ...]) -> None:
                     st.json({"id": response.id, "model": response.model, **response.provenance})
 
 
-def _sample(project: Project, counts: dict[str, int], person_id: str) -> None:
+def _sample(project: Project, counts: dict[str, int], who: Person) -> None:
     if not counts["prompts"]:
         st.info("Import prompts first: each of them then gets its responses.")
         return
@@ -208,7 +208,7 @@ def _sample(project: Project, counts: dict[str, int], person_id: str) -> None:
         run = None
         with ShownErrors():
             config = from_dict(SampleConfig, values)
-            run = queue_run(store(), RunKind.SAMPLE, config, project_id=project.id, nonce=key, created_by=person_id)
+            run = queue_run(store(), who, RunKind.SAMPLE, config, project_id=project.id, nonce=key)
         if run is not None:
             renew_nonce(FORM)
             say_after_rerun(f"{run_name(run)} queued")

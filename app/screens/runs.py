@@ -237,7 +237,7 @@ def _start_baselines(run: Run) -> None:
     table = None
     with ShownErrors():
         links = {"snapshot_id": run.snapshot_id, "reward_run_id": run.reward_run_id}
-        table = queue_run(store(), RunKind.BASELINES, config, **links, created_by=person().id)
+        table = queue_run(store(), person(), RunKind.BASELINES, config, **links)
     if table is not None:
         go_to("runs", run=table.id)
 

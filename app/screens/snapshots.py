@@ -28,7 +28,7 @@ from app.widgets.words import count, field_label, flatten, number, short_id
 from data.adjudications import current_adjudications
 from data.fields import from_dict
 from data.projects import project_counts
-from data.records import Project, Role, Snapshot
+from data.records import Person, Project, Role, Snapshot
 from data.snapshots import list_snapshots
 from labeling.export import COLUMN_NOTES, FORMATS, export_snapshot
 from labeling.snapshots import Plan, SnapshotConfig, freeze_snapshot, plan_snapshot
@@ -67,7 +67,7 @@ def render() -> None:
         return
     with st.container(border=True, key=f"{KEY}.plan"):
         st.header("New snapshot", anchor=False)
-        _plan(project, counts, decided, who.id)
+        _plan(project, counts, decided, who)
     st.header("Snapshots", anchor=False)
     if not snapshots:
         st.caption("None yet. A snapshot never changes; every run names the one it learnt from.")
@@ -77,7 +77,7 @@ def render() -> None:
         _details(chosen, snapshot_label(chosen, now))
 
 
-def _plan(project: Project, counts: dict[str, int], decided: list[str], person_id: str) -> None:
+def _plan(project: Project, counts: dict[str, int], decided: list[str], who: Person) -> None:
     """The dry run, made anew when its settings, the number of rankings or the decisions change; and the button that
     freezes it."""
     values = config_form(SnapshotConfig, f"{KEY}.config.{project.id}")
@@ -106,7 +106,7 @@ def _plan(project: Project, counts: dict[str, int], decided: list[str], person_i
                 st.rerun()
         if is_sent:
             with st.spinner("Freezing"):
-                made = freeze_snapshot(store(), home(), project.id, config, nonce=key, created_by=person_id)
+                made = freeze_snapshot(store(), who, home(), project.id, config, nonce=key)
             renew_nonce(KEY)
             say_after_rerun(f"Snapshot {short_id(made.id)} frozen")
             st.query_params["snapshot"] = made.id

@@ -26,7 +26,7 @@ from app.widgets.page import (
 from app.widgets.preflight import show_check
 from app.widgets.words import KIND_WORDS, run_name
 from data.fields import from_dict
-from data.records import Project, Role, Run, RunKind
+from data.records import Person, Project, Role, Run, RunKind
 from data.snapshots import list_snapshots
 from training.config import CONFIGS
 from training.launch import MOST_SEEDS, is_green
@@ -89,7 +89,7 @@ def render() -> None:
             )
         return
     sources = _choose_sources(kind, snapshots, reward_runs)
-    _form(project, kind, sources, who.id)
+    _form(project, kind, sources, who)
 
 
 def _choose_kind() -> RunKind:
@@ -132,7 +132,7 @@ def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[
     return sources
 
 
-def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: str) -> None:
+def _form(project: Project, kind: RunKind, sources: dict[str, str], who: Person) -> None:
     form = f"{KEY}.{kind}.{project.id}"
     key, against = nonce(KEY), sources.get("reward_run_id")
     with store().read() as tx:
@@ -154,9 +154,9 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
                 "Count what is cut or left out", icon=":material/content_cut:", key=f"{KEY}.count"
             )
     if is_checked:
-        _check(values, sources, person_id)
+        _check(values, sources, who)
     elif is_sent and (kind is not RunKind.PPO or _is_checked(values, sources)):
-        _start(kind, values, sources, key, person_id, seeds)
+        _start(kind, values, sources, key, who, seeds)
     if kind is RunKind.PPO and (shown := st.session_state.get(f"{KEY}.shown_check.{project.id}")):
         show_check(shown, f"{KEY}.shown_check")
     if kind is RunKind.REWARD:
@@ -165,13 +165,13 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], person_id: s
         show_counts(f"{KEY}.counted.{project.id}", sources["snapshot_id"])
 
 
-def _check(values: dict[str, Any], sources: dict[str, str], person_id: str) -> None:
+def _check(values: dict[str, Any], sources: dict[str, str], who: Person) -> None:
     """Queue a check of these settings, or show the one that is at work or has come out green."""
     with ShownErrors():
         config: Any = from_dict(CONFIGS[RunKind.PPO], values)
         found = newest_check(store(), config, **sources)
         if found is None or (found.status.is_final and not is_green(found)):
-            found = queue_run(store(), RunKind.CHECK, config, **sources, created_by=person_id)
+            found = queue_run(store(), who, RunKind.CHECK, config, **sources)
         st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
 
 
@@ -200,13 +200,11 @@ def _seeds(form: str) -> int:
     )
 
 
-def _start(
-    kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, person_id: str, seeds: int
-) -> None:
+def _start(kind: RunKind, values: dict[str, Any], sources: dict[str, str], key: str, who: Person, seeds: int) -> None:
     runs: list[Run] = []
     with ShownErrors():
         config: Any = from_dict(CONFIGS[kind], values)
-        runs = queue_seeds(store(), kind, config, seeds, **sources, nonce=key, created_by=person_id)
+        runs = queue_seeds(store(), who, kind, config, seeds, **sources, nonce=key)
     if runs:
         renew_nonce(KEY)
         started = run_name(runs[0]) if len(runs) == 1 else f"{run_name(runs[0])} and {len(runs) - 1} of further seeds"

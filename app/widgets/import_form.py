@@ -17,7 +17,7 @@ from app.widgets.problems import plain
 from app.widgets.words import count
 from data.files import SUFFIXES, Row, read_rows
 from data.hygiene import BADGES
-from data.records import Project
+from data.records import Person, Project
 from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
 from labeling.parse import PROMPT_FIELDS
 from labeling.readers import READERS
@@ -72,7 +72,7 @@ COUNT_WORDS = {
 GOES_IN = ("new", "tasks", "rankings", "skips")
 
 
-def import_form(project: Project) -> None:
+def import_form(project: Project, who: Person) -> None:
     """Draw the import of prompts, finished responses or finished rankings into a project."""
     place_of_result = st.container()
     kind = st.segmented_control(
@@ -102,7 +102,7 @@ def import_form(project: Project) -> None:
             options["format_name"] = st.selectbox(
                 "Format", list(READERS), format_func=lambda name: READER_WORDS.get(name, name), key=f"{KEY}.format"
             )
-        _rehearse_and_import(project, kind, path, uploaded.name, options)
+        _rehearse_and_import(project, who, kind, path, uploaded.name, options)
 
 
 def open_tab(name: str) -> None:
@@ -134,9 +134,11 @@ def _choose_field(path: Path, name: str) -> str | None:
     return chosen or None
 
 
-def _rehearse_and_import(project: Project, kind: str, path: Path, name: str, options: dict[str, Any]) -> None:
+def _rehearse_and_import(
+    project: Project, who: Person, kind: str, path: Path, name: str, options: dict[str, Any]
+) -> None:
     calls = {"prompts": import_prompts, "responses": import_responses, "rankings": import_rankings}
-    do = partial(calls[kind], store(), project.id, path, name=name, **options)
+    do = partial(calls[kind], store(), who, project.id, path, name=name, **options)
     signature = (project.id, kind, str(path), *options.values())
     known = st.session_state.get(f"{KEY}.rehearsed")
     if known is None or known[0] != signature:

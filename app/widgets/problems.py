@@ -10,6 +10,7 @@ import streamlit as st
 
 from data.errors import ProjectError
 
+_KEPT = "problems.kept"
 log = logging.getLogger(__name__)
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
@@ -22,6 +23,17 @@ def plain(text: str) -> str:
 def show_problem(error: ProjectError) -> None:
     """Show an error that a person can do something about."""
     st.error(plain(str(error)), icon=":material/error:")
+
+
+def keep_problem(error: ProjectError) -> None:
+    """Keep what a callback met for the run that follows: a callback runs before its page, and must draw nothing."""
+    st.session_state[_KEPT] = str(error)
+
+
+def show_kept_problem() -> None:
+    """Show what a callback met, once."""
+    if problem := st.session_state.pop(_KEPT, None):
+        st.error(plain(problem), icon=":material/error:")
 
 
 def show_unexpected(error: Exception) -> bool:

@@ -15,7 +15,7 @@ import streamlit as st
 
 from app.context import find_person, person, store
 from app.widgets.components import register
-from data.errors import NotFound, StoreUnavailable
+from data.errors import NotAllowed, NotFound, StoreUnavailable
 from data.hygiene import BADGES
 from data.records import Assignment, Person, Project, Ranking, Task
 from data.store import Store
@@ -112,7 +112,7 @@ def take_in(store: Store, who: Person, items: object) -> dict[str, Ack]:
             continue
         try:
             ack = submit(store, who, item)
-        except StoreUnavailable:
+        except (StoreUnavailable, NotAllowed):  # the browser keeps them: they are sent again, by who may send them
             break
         acks[ack.submission_key] = ack
     return acks
@@ -212,7 +212,7 @@ def _take_draft() -> None:
     draft = _state("draft")
     who, where = find_person(), store()
     if who is not None and draft:
-        with contextlib.suppress(StoreUnavailable):  # the browser has it too
+        with contextlib.suppress(StoreUnavailable, NotAllowed):  # the browser has it too
             keep_draft(where, who, draft)
 
 

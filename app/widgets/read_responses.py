@@ -19,9 +19,7 @@ def offer_reading(project: Project, words: str, key: str) -> None:
         run = None
         with ShownErrors():
             config = CONFIGS[RunKind.FEATURES]()
-            run = queue_run(
-                store(), RunKind.FEATURES, config, project_id=project.id, nonce=once, created_by=person().id
-            )
+            run = queue_run(store(), person(), RunKind.FEATURES, config, project_id=project.id, nonce=once)
         if run is not None:
             renew_nonce(key)
             say_after_rerun("A run reads the responses; this page follows it")

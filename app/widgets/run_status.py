@@ -11,9 +11,10 @@ from app.context import require, store
 from app.widgets.page import ShownErrors, say_after_rerun
 from app.widgets.problems import plain
 from app.widgets.words import ago, count, duration, run_name
-from data.records import FailureKind, Role, Run, RunEvent, RunStatus
-from data.runs import checkpoints_of, events_of, get_run, list_runs, reap_runs, request_cancel, resume_run
+from data.records import FailureKind, Person, Role, Run, RunEvent, RunStatus
+from data.runs import checkpoints_of, events_of, get_run, list_runs
 from training.config import DEMO_MODEL
+from training.launch import cancel, note_lost_runs, resume
 
 REFRESH_S = 2.0
 SILENT_S = 20.0  # a worker's heartbeat comes every 5 s
@@ -63,8 +64,7 @@ def look(run_id: str) -> View:
     with store().read() as tx:
         run, now = get_run(tx, run_id), tx.now()
     if run.lease_until is not None and run.lease_until < now:
-        with store().begin() as tx:
-            reap_runs(tx)
+        note_lost_runs(store())
     with store().read() as tx:
         run = get_run(tx, run_id)
         checkpoints = checkpoints_of(tx, run.id)
@@ -119,7 +119,7 @@ def progress_words(view: View) -> str:
 
 
 def _draw(run_id: str, key: str, drawn_as: RunStatus) -> None:
-    require(Role.RESEARCHER)  # a fragment runs without its page
+    who = require(Role.RESEARCHER)  # a fragment runs without its page
     view = look(run_id)
     run = view.run
     if run.status is not drawn_as:
@@ -129,13 +129,13 @@ def _draw(run_id: str, key: str, drawn_as: RunStatus) -> None:
         status_badge(run.status)
         st.text(progress_words(view))
         st.space("stretch")
-        _buttons(view, key)
+        _buttons(view, who, key)
     if not run.status.is_final and run.status is RunStatus.RUNNING:
         st.progress(min(run.step / run.total_steps, 1.0) if run.total_steps else 0.0)
     _warnings(view)
 
 
-def _buttons(view: View, key: str) -> None:
+def _buttons(view: View, who: Person, key: str) -> None:
     """Only what the state allows."""
     run = view.run
     if not run.status.is_final:
@@ -144,18 +144,18 @@ def _buttons(view: View, key: str) -> None:
         if st.button(
             "Cancel run", icon=":material/cancel:", key=f"{key}.cancel.{run.id}", disabled=is_asked, help=words
         ):
-            _change(request_cancel, run, "asked to stop")
+            _change(cancel, who, run, "asked to stop")
     elif run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
         where = "from the beginning" if view.checkpoint_step is None else f"from step {view.checkpoint_step:,}"
         words = f"It goes on {where}, with the same settings"
         if st.button("Resume run", icon=":material/resume:", key=f"{key}.resume.{run.id}", help=words):
-            _change(resume_run, run, "resumed")
+            _change(resume, who, run, "resumed")
 
 
-def _change(change: Any, run: Run, word: str) -> None:
+def _change(change: Any, who: Person, run: Run, word: str) -> None:
     done = False
-    with ShownErrors(), store().begin() as tx:
-        change(tx, run.id)
+    with ShownErrors():
+        change(store(), who, run.id)
         done = True
     if done:
         say_after_rerun(f"{run_name(run)} {word}")

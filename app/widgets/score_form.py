@@ -69,12 +69,12 @@ def _start(run: Run, uploaded: Any, key: str, more: list[str], *, centre_prompts
             config = CONFIGS[RunKind.SCORE](input_file=str(taken), beside=",".join(more), centre_prompts=centre_prompts)
             scoring = queue_run(
                 store(),
+                person(),
                 RunKind.SCORE,
                 config,
                 project_id=run.project_id,
                 reward_run_id=run.id,
                 nonce=key,
-                created_by=person().id,
             )
         finally:
             given.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from app.widgets.words import count, run_name
 from data.features import count_files
 from data.fields import from_dict
 from data.rankings import count_versions
-from data.records import Project, RunKind
+from data.records import Person, Project, RunKind
 from data.runs import list_runs
 from data.scores import arms_of, untouched_tasks, without_scores
 from labeling.selection import Selected, SelectionConfig, apply_selection
@@ -34,7 +34,7 @@ RUNS, INSTANT = "Reward runs", "Instant reward model"
 _PERCENT = ("model right", "ties", "skips")
 
 
-def selection_panel(project: Project, person_id: str) -> None:
+def selection_panel(project: Project, who: Person) -> None:
     """Draw it for a project."""
     with store().read() as tx:
         labels = reward_run_labels(tx, project.id)
@@ -49,9 +49,9 @@ def selection_panel(project: Project, person_id: str) -> None:
         ways = [RUNS, INSTANT] if labels else [INSTANT]
         way = st.segmented_control("What selects", ways, default=ways[0], required=True, key=f"{KEY}.way")
         if way == RUNS:
-            _form(project, person_id, labels, waiting)
+            _form(project, who, labels, waiting)
         else:
-            _instant_form(project, waiting, has_labels=bool(labels))
+            _instant_form(project, who, waiting, has_labels=bool(labels))
         if runs and not runs[0].status.is_final:
             with st.container(border=True, key=f"{KEY}.running"):
                 if st.button(run_name(runs[0]), type="tertiary", icon=":material/monitoring:", key=f"{KEY}.to_run"):
@@ -61,7 +61,7 @@ def selection_panel(project: Project, person_id: str) -> None:
         _report(selection_report(store(), project.id))
 
 
-def _form(project: Project, person_id: str, labels: dict[str, str], waiting: list[str]) -> None:
+def _form(project: Project, who: Person, labels: dict[str, str], waiting: list[str]) -> None:
     chosen = st.multiselect(
         "Reward models", list(labels), [next(iter(labels))], format_func=labels.__getitem__, key=f"{KEY}.runs"
     )
@@ -72,34 +72,34 @@ def _form(project: Project, person_id: str, labels: dict[str, str], waiting: lis
     with st.container(horizontal=True):
         to_score = [run_id for run_id, number in missing.items() if number]
         if to_score and st.button("Score what waits", type="primary", key=f"{KEY}.score.{key}"):
-            _score(project, person_id, to_score, key)
+            _score(project, who, to_score, key)
         is_ready = bool(chosen) and not all(number == len(waiting) for number in missing.values())
         kind: Any = "secondary" if to_score else "primary"
         if st.button("Put in order", type=kind, disabled=not is_ready, key=f"{KEY}.apply.{key}"):
-            _apply(project, chosen, values)
+            _apply(project, who, chosen, values)
 
 
-def _score(project: Project, person_id: str, reward_run_ids: list[str], key: str) -> None:
+def _score(project: Project, who: Person, reward_run_ids: list[str], key: str) -> None:
     with ShownErrors():
         for run_id in reward_run_ids:
             queue_run(
                 store(),
+                who,
                 RunKind.SCORE,
                 ScoreConfig(unranked=True),
                 project_id=project.id,
                 reward_run_id=run_id,
                 nonce=f"{key}.{run_id}",
-                created_by=person_id,
             )
         renew_nonce(KEY)
         say_after_rerun(f"{count(len(reward_run_ids), 'scoring run')} queued")
         st.rerun()
 
 
-def _apply(project: Project, reward_run_ids: list[str], values: dict[str, Any]) -> None:
+def _apply(project: Project, who: Person, reward_run_ids: list[str], values: dict[str, Any]) -> None:
     made = None
     with ShownErrors():
-        made = apply_selection(store(), project.id, reward_run_ids, from_dict(SelectionConfig, values))
+        made = apply_selection(store(), who, project.id, reward_run_ids, from_dict(SelectionConfig, values))
     if made is not None:
         _say(made)
 
@@ -117,7 +117,7 @@ def _say(made: Selected) -> None:
     st.rerun()
 
 
-def _instant_form(project: Project, waiting: list[str], *, has_labels: bool) -> None:
+def _instant_form(project: Project, who: Person, waiting: list[str], *, has_labels: bool) -> None:
     """The head on frozen features selects, without a run: what it stands on is counted, and what it can't see."""
     from app.instant import FEWEST  # these load SciPy, which the page's other parts do not need
     from app.instant_selection import look, select_by_instant
@@ -139,7 +139,7 @@ def _instant_form(project: Project, waiting: list[str], *, has_labels: bool) -> 
     if st.button("Put in order", type="primary", disabled=not is_ready, key=f"{KEY}.apply.{nonce(KEY)}"):
         made = None
         with ShownErrors(), st.spinner("Fitting"):
-            made = select_by_instant(store(), home(), project.id, from_dict(SelectionConfig, values))
+            made = select_by_instant(store(), who, home(), project.id, from_dict(SelectionConfig, values))
         if made is not None:
             _say(made)
     if ready.n_unread or ready.n_unread_rankings:

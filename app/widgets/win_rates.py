@@ -34,7 +34,7 @@ def _dialog(run_id: str) -> None:
 
 def blind_form(run_id: str) -> None:
     """The form that makes the project."""
-    require(Role.RESEARCHER)  # a dialog runs without its page
+    who = require(Role.RESEARCHER)  # a dialog runs without its page
     st.caption(
         "Makes a project with one response of each model per prompt. Annotators rank them without knowing whose they "
         "are; the win rates then stand on this page, once that project is chosen."
@@ -47,7 +47,7 @@ def blind_form(run_id: str) -> None:
             return
     made = None
     with ShownErrors():
-        made = create_comparison(store(), home(), [run_id], name or "", overlap=int(overlap), nonce=key)
+        made = create_comparison(store(), home(), who, [run_id], name or "", overlap=int(overlap), nonce=key)
     if made is not None:
         renew_nonce(KEY)
         st.session_state[PROJECT_KEY] = made.project.id

@@ -13,6 +13,7 @@ from web_server import WebServer
 from data.paths import Home
 from data.projects import set_guidelines
 from data.records import RankingStatus
+from data.roles import OPERATOR
 from labeling.session import submit
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 
@@ -116,14 +117,14 @@ def test_pages_of_the_history(work: Work, new_page: NewPage) -> None:
 def test_an_answer_in_a_snapshot_says_so_and_the_snapshot_stays(work: Work, ranking: RankingPage, home: Home) -> None:
     ranking.press("1 2 3 Enter")
     (first,) = work.stored(1)
-    frozen = freeze_snapshot(work.store, home, work.project.id, SnapshotConfig(eval_share=0.5))
+    frozen = freeze_snapshot(work.store, OPERATOR, home, work.project.id, SnapshotConfig(eval_share=0.5))
     ranking.open_history(1)
     expect(ranking.history).to_contain_text("in a snapshot")
     ranking.press("Enter")
     expect(ranking.banner).to_contain_text("A snapshot holds it as it is")
     ranking.press("3 Enter")
     eventually(work.rankings, is_good=lambda all_: [each.version for each in all_] == [2])
-    again = freeze_snapshot(work.store, home, work.project.id, SnapshotConfig(eval_share=0.5))
+    again = freeze_snapshot(work.store, OPERATOR, home, work.project.id, SnapshotConfig(eval_share=0.5))
     assert frozen.content_hash != again.content_hash
     assert first.version == 1
 

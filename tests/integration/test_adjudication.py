@@ -17,6 +17,7 @@ from data.paths import Home
 from data.projects import set_settings
 from data.rankings import answer_of, current_rankings, edit_ranking
 from data.records import Adjudication, Detail, NewRanking, Person, Project, RankingStatus, Role, Task
+from data.roles import OPERATOR
 from data.schema_adjudication import adjudication
 from data.snapshots import OTHERS, read_groups, read_parquet
 from data.store import Store
@@ -163,7 +164,7 @@ def test_a_rest_in_no_order_stays_one_when_it_is_chosen(store: Store, home: Home
     dispute = Dispute(store)
     task = dispute.ranked((1, 2, 2), (2, 1, 3), detail=Detail(unplaced=(1, 2)))
     assert dispute.decide(task).unplaced == (1, 2)
-    frozen = freeze_snapshot(store, home, dispute.project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, dispute.project.id, SnapshotConfig(eval_share=0))
     group = next(each for each in read_groups(home.snapshot_folder(frozen.id)) if each.adjudicated)
     assert (group.ranks, group.unplaced) == ((1, 2, 2), (1, 2))
     assert frozen.counts["not_compared"] == 1
@@ -251,7 +252,7 @@ def test_snapshots_use_the_decision_and_say_so(store: Store, home: Home, merge: 
     counts = plan_snapshot(store, dispute.project.id, config).counts
     assert (counts["adjudicated"], counts["left_out"]["overruled"], counts["annotators"]) == (1, 2, 2)
     assert (counts["rankings_used"], counts["pairs"], counts["ties"]) == (3, 2 + (2 if merge == "each" else 1), 1)
-    frozen = freeze_snapshot(store, home, dispute.project.id, config)
+    frozen = freeze_snapshot(store, OPERATOR, home, dispute.project.id, config)
     assert frozen.counts == counts
     folder = home.snapshot_folder(frozen.id)
     group = next(each for each in read_groups(folder) if each.adjudicated)
@@ -284,7 +285,7 @@ def test_a_decision_that_all_are_equal_leaves_the_task_out(store: Store) -> None
 
 def test_a_snapshot_that_was_frozen_before_stays_as_it_was(store: Store, home: Home) -> None:
     dispute = Dispute(store)
-    frozen = freeze_snapshot(store, home, dispute.project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, dispute.project.id, SnapshotConfig(eval_share=0))
     before = [replace(each) for each in read_groups(home.snapshot_folder(frozen.id))]
     dispute.decide()
     assert list(read_groups(home.snapshot_folder(frozen.id))) == before

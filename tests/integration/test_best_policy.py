@@ -15,6 +15,7 @@ from data.errors import InvalidInput
 from data.lineage import ancestors, descendants
 from data.paths import Home
 from data.records import RunKind, RunStatus, Snapshot
+from data.roles import OPERATOR
 from data.store import Store
 from data.tasks import models_of_project
 from training.config import CONFIGS
@@ -71,7 +72,7 @@ def test_it_is_a_model_wherever_one_is_named(
         links["snapshot_id"] = snapshot.id
     if kind in (RunKind.PPO, RunKind.RLOO, RunKind.BASELINES):
         links["reward_run_id"] = reward.id
-    queued = queue_run(sqlite_store, kind, CONFIGS[kind](**values), **links)
+    queued = queue_run(sqlite_store, OPERATOR, kind, CONFIGS[kind](**values), **links)
     assert queued.config[field] == f"run:{run.id}/best"
 
 
@@ -81,7 +82,7 @@ def test_a_list_of_policies_may_hold_the_last_and_the_best(sqlite_store: Store, 
     names = f"run:{run.id} run:{run.id[-6:]}/best"
     config = CONFIGS[RunKind.BASELINES](models=names)
     links = {"snapshot_id": snapshot.id, "reward_run_id": reward.id}
-    queued = queue_run(sqlite_store, RunKind.BASELINES, config, **links)
+    queued = queue_run(sqlite_store, OPERATOR, RunKind.BASELINES, config, **links)
     assert queued.config["models"] == f"run:{run.id} run:{run.id}/best"
 
 
@@ -101,7 +102,7 @@ def test_what_kept_none_is_one_clear_error_that_says_why(sqlite_store: Store, sn
     for name, words in expected.items():
         config = CONFIGS[RunKind.SAMPLE](model=f"run:{name}")
         with pytest.raises(InvalidInput, match=rf"model = 'run:{name}': .*{words}"):
-            queue_run(sqlite_store, RunKind.SAMPLE, config, project_id=snapshot.project_id)
+            queue_run(sqlite_store, OPERATOR, RunKind.SAMPLE, config, project_id=snapshot.project_id)
 
 
 def test_the_lineage_leads_to_the_run_and_says_best(sqlite_store: Store, snapshot: Snapshot) -> None:

@@ -22,6 +22,7 @@ from data.fields import describe
 from data.metrics import report_step
 from data.paths import Home
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot
+from data.roles import OPERATOR
 from data.runs import claim_run, finish_run, get_run, list_runs
 from data.store import Store
 from training.config import CONFIGS
@@ -42,7 +43,7 @@ def snapshot(sqlite_store: Store, home: Home) -> Snapshot:
 def reward_run(sqlite_store: Store, snapshot: Snapshot) -> Run:
     """A reward run that has succeeded, without a model."""
     config = CONFIGS[RunKind.REWARD]()
-    queued = queue_run(sqlite_store, RunKind.REWARD, config, snapshot_id=snapshot.id)
+    queued = queue_run(sqlite_store, OPERATOR, RunKind.REWARD, config, snapshot_id=snapshot.id)
     with sqlite_store.begin() as tx:
         claimed = claim_run(tx, "test")
         assert claimed is not None

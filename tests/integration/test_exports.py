@@ -19,6 +19,7 @@ from data.paths import Home
 from data.prompts import list_prompts, prompt_id_of
 from data.rankings import current_rankings
 from data.records import Detail, NewPrompt, NewResponse, Project, Snapshot, Split
+from data.roles import OPERATOR
 from data.snapshots import GROUPS, PAIRS, read_parquet
 from data.store import Store
 from data.tasks import add_task, get_task
@@ -56,7 +57,7 @@ def frozen(sqlite_store: Store, home: Home) -> Snapshot:
     make.make_ranking(sqlite_store, task, bob, [1, 2, 3])
     tied = make.make_task(sqlite_store, project, "t1", "t2", "t3", prompt="tied", split=Split.TRAIN)
     make.make_ranking(sqlite_store, tied, ann, [1, 1, 3])
-    return freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig())
+    return freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig())
 
 
 def exported(home: Home, frozen: Snapshot, format_name: str) -> tuple[Path, dict[str, Any]]:
@@ -65,7 +66,7 @@ def exported(home: Home, frozen: Snapshot, format_name: str) -> tuple[Path, dict
 
 
 def freeze(store: Store, home: Home, project: Project) -> Snapshot:
-    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
 
 
 def pairs_in(frozen: Snapshot, home: Home, side: str) -> list[tuple[str, str, str]]:
@@ -153,7 +154,7 @@ def test_what_was_said_beside_the_ranks_comes_back_too(sqlite_store: Store, home
         export_snapshot(home, freeze(sqlite_store, home, project), "kwise", target)
         rows.append(list(read_parquet(target / "train.parquet")))
         if project is first:
-            assert import_rankings(sqlite_store, second.id, target / "train.parquet").n_problems == 0
+            assert import_rankings(sqlite_store, OPERATOR, second.id, target / "train.parquet").n_problems == 0
     columns = FORMATS["kwise"].columns
     assert [{name: row[name] for name in columns} for row in rows[0]] == [
         {name: row[name] for name in columns} for row in rows[1]
@@ -234,9 +235,9 @@ def test_what_is_exported_as_whole_rankings_comes_back_as_it_was(
     folder, _ = exported(home, frozen, "kwise")
     project = make.make_project(sqlite_store)
     for side in ("train", "eval"):
-        report = import_rankings(sqlite_store, project.id, folder / f"{side}.parquet")
+        report = import_rankings(sqlite_store, OPERATOR, project.id, folder / f"{side}.parquet")
         assert report.n_problems == 0
-    again = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig())
+    again = freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig())
     same = ("rankings_used", "pairs", "ties", "prompts", "annotators", "responses_per_ranking")
     assert {name: again.counts[name] for name in same} == {name: frozen.counts[name] for name in same}
     texts = [

@@ -13,6 +13,7 @@ import pytest
 from data.files import SUFFIXES
 from data.language_texts import LanguageText, read_texts
 from data.paths import Home
+from data.roles import OPERATOR
 from data.snapshots import GROUP_COLUMNS, OTHER_COLUMNS, PAIR_COLUMNS, read_parquet
 from data.store import Store
 from labeling.export import FORMATS, export_snapshot
@@ -43,7 +44,7 @@ def bring_in(store: Store, project_id: str, example: Example, folder: Path) -> d
     path.write_text(example.text, encoding="utf-8")
     kind = example.words[0]
     if kind == "rankings":
-        report = import_rankings(store, project_id, path, format_name=example.words[1])
+        report = import_rankings(store, OPERATOR, project_id, path, format_name=example.words[1])
     else:
         report = {"prompts": import_prompts, "responses": import_responses}[kind](store, project_id, path)
     assert report.problems == []
@@ -72,7 +73,7 @@ def test_an_example_comes_out_as_the_page_says(
 ) -> None:
     project = make.make_project(sqlite_store)
     bring_in(sqlite_store, project.id, next(each for each in IMPORTS if "native" in each.words), tmp_path)
-    frozen = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     name = example.words[1]
     export_snapshot(home, frozen, name, tmp_path / "out")
     path = tmp_path / "out" / f"train{FORMATS[name].suffix}"

@@ -21,6 +21,7 @@ from data.paths import Home
 from data.projects import project_counts
 from data.rankings import current_rankings
 from data.records import Purpose, RankingStatus, Role
+from data.roles import OPERATOR
 from data.schema_checks import gold
 from data.slots import Waiting
 from data.store import Store
@@ -234,13 +235,13 @@ def test_a_row_marked_as_gold_is_expected_and_nobody_s_answer(store: Store, tmp_
     file = write(tmp_path / "r.jsonl", row | {"gold": True}, row | {"prompt": "q", "gold": False, "annotator": "a"},
                  row | {"prompt": "w", "gold": "perhaps"}, {"prompt": "v", "responses": ["x", "y"], "gold": True,
                  "status": "skipped"}, row | {"prompt": "u", "ranks": [1, 1, 1], "gold": "true"})  # fmt: skip
-    report = import_rankings(store, project.id, file)
+    report = import_rankings(store, OPERATOR, project.id, file)
     assert {name: n for name, n in report.counts.items() if n} == {"gold": 1, "rankings": 1, "doubles": 2}
     assert [problem.line for problem in report.problems] == [3, 4, 5]
     assert [(each.ranks, each.author) for each in list_gold(store, project.id)] == [((1, 2), "")]
     with store.read() as tx:
         assert len(list(current_rankings(tx, project.id, with_gold=True))) == 1
-    assert import_rankings(store, project.id, file).counts["known"] == 2
+    assert import_rankings(store, OPERATOR, project.id, file).counts["known"] == 2
 
 
 def test_the_words_gold_and_annotators(sqlite_store: Store, home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from data.projects import project_counts, set_settings
 from data.prompts import list_prompts, prompt_by_external_id
 from data.rankings import current_rankings
 from data.records import Detail, RankingStatus, Split
+from data.roles import OPERATOR
 from data.schema import person, prompt
 from data.store import Store
 from data.tasks import get_tasks, list_task_ids
@@ -58,7 +59,7 @@ PROMPTS = [
 
 def test_prompts_go_in_in_their_order_with_all_that_came_along(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
-    report = import_prompts(store, project.id, jsonl(tmp_path, *PROMPTS))
+    report = import_prompts(store, OPERATOR, project.id, jsonl(tmp_path, *PROMPTS))
     assert counts_of(report) == {"new": 3, "known": 1, "repaired": 1, "refused": 3}
     assert [problem.line for problem in report.problems] == [6, 4, 7]
     assert report.n_rows == 7
@@ -86,8 +87,8 @@ RESPONSES = [
 
 def test_responses_become_tasks_to_rank(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store, overlap=2)
-    import_prompts(store, project.id, jsonl(tmp_path, *PROMPTS))
-    report = import_responses(store, project.id, jsonl(tmp_path, *RESPONSES))
+    import_prompts(store, OPERATOR, project.id, jsonl(tmp_path, *PROMPTS))
+    report = import_responses(store, OPERATOR, project.id, jsonl(tmp_path, *RESPONSES))
     assert counts_of(report) == {"tasks": 3, "known": 1, "responses": 6, "doubles": 1, "refused": 5}
     assert [problem.line for problem in report.problems] == [4, 5, 6, 7, 8]
     with store.read() as tx:
@@ -108,7 +109,7 @@ def test_responses_with_a_problem_are_badged_or_dropped_and_counted(store: Store
         {"prompt": "one", "responses": ["x", {"text": "y", "meta": {"finish_reason": "length"}}, apology, broken]},
         {"prompt": "two", "responses": ["x", broken]},
     )
-    report = import_responses(store, project.id, file)
+    report = import_responses(store, OPERATOR, project.id, file)
     assert counts_of(report) == {
         "tasks": 1, "responses": 3, "dropped_error_text": 1, "badge_cut": 1, "badge_self_identification": 1,
         "refused": 1,
@@ -146,7 +147,7 @@ RANKINGS = [
 
 def test_rankings_go_in_with_their_prompts_and_responses(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
-    report = import_rankings(store, project.id, jsonl(tmp_path, *RANKINGS))
+    report = import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, *RANKINGS))
     assert counts_of(report) == {
         "rankings": 4, "skips": 1, "known": 1, "doubles": 2, "refused": 4,
     }  # fmt: skip
@@ -183,8 +184,8 @@ def test_every_kind_of_answer_goes_in_as_what_it_is(store: Store, tmp_path: Path
     ]  # fmt: skip
     path = jsonl(tmp_path, *rows)
     expected = {"rankings": 2, "skips": 1, "unacceptable": 1, "doubles": 1, "refused": 1}
-    assert counts_of(import_rankings(store, project.id, path)) == expected
-    assert counts_of(import_rankings(store, project.id, path)) == {"known": 4, "doubles": 1, "refused": 1}
+    assert counts_of(import_rankings(store, OPERATOR, project.id, path)) == expected
+    assert counts_of(import_rankings(store, OPERATOR, project.id, path)) == {"known": 4, "doubles": 1, "refused": 1}
     with store.read() as tx:
         found = [ranking for ranking, _ in current_rankings(tx, project.id)]
         (shown,) = list_prompts(tx, project.id)
@@ -198,9 +199,11 @@ def test_every_kind_of_answer_goes_in_as_what_it_is(store: Store, tmp_path: Path
 
 def test_nobody_is_asked_to_rank_what_came_ranked_until_it_comes_to_be_ranked(store: Store, tmp_path: Path) -> None:
     project, ann = make.make_project(store), make.make_person(store)
-    import_rankings(store, project.id, jsonl(tmp_path, RANKINGS[0]))
+    import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, RANKINGS[0]))
     assert next_work(store, ann, project.id).assignments == []
-    report = import_responses(store, project.id, jsonl(tmp_path, {"prompt": "p", "responses": ["a", "b", "c"]}))
+    report = import_responses(
+        store, OPERATOR, project.id, jsonl(tmp_path, {"prompt": "p", "responses": ["a", "b", "c"]})
+    )
     assert counts_of(report) == {"known": 1}
     assert len(next_work(store, ann, project.id).assignments) == 1
 
@@ -214,8 +217,8 @@ def test_a_refused_line_leaves_nothing_behind(store: Store, tmp_path: Path) -> N
         {"prompt": "x", "responses": ["a", "b"], "ranks": [1, 2], "annotator": "\x1b[31m"},
         {"prompt": "x", "responses": ["a", "b"], "ranks": [1, 5], "annotator": "new"},
     ]
-    assert counts_of(import_rankings(store, project.id, jsonl(tmp_path, *bad))) == {"refused": 3}
-    assert counts_of(import_responses(store, project.id, jsonl(tmp_path, bad[0]))) == {"refused": 1}
+    assert counts_of(import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, *bad))) == {"refused": 3}
+    assert counts_of(import_responses(store, OPERATOR, project.id, jsonl(tmp_path, bad[0]))) == {"refused": 1}
     assert n_rows_of_all_tables(store) == before
 
 
@@ -257,9 +260,9 @@ def test_importing_again_adds_nothing(store: Store, tmp_path: Path) -> None:
 
 def test_every_row_is_accounted_for(sqlite_store: Store, tmp_path: Path) -> None:
     project = make.make_project(sqlite_store)
-    report = import_prompts(sqlite_store, project.id, jsonl(tmp_path, *PROMPTS))
+    report = import_prompts(sqlite_store, OPERATOR, project.id, jsonl(tmp_path, *PROMPTS))
     assert report.n_rows == report.counts["new"] + report.counts["known"] + report.n_problems
-    report = import_rankings(sqlite_store, project.id, jsonl(tmp_path, *RANKINGS))
+    report = import_rankings(sqlite_store, OPERATOR, project.id, jsonl(tmp_path, *RANKINGS))
     assert report.n_rows == sum(report.counts[each] for each in ("rankings", "skips", "known")) + report.n_problems
 
 
@@ -274,7 +277,7 @@ def test_a_rehearsal_lets_others_write_meanwhile(store: Store, tmp_path: Path) -
             writer.start()
             writer.join(timeout=10)
 
-    import_rankings(store, project.id, jsonl(tmp_path, *RANKINGS), dry_run=True, on_row=on_row)
+    import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, *RANKINGS), dry_run=True, on_row=on_row)
     assert done_at
 
 
@@ -288,8 +291,8 @@ def test_two_imports_at_once_lose_nothing(store: Store, tmp_path: Path) -> None:
 
     def work(path: Path) -> None:
         try:
-            reports.append(counts_of(import_responses(store, project.id, path)))
-            reports.append(counts_of(import_prompts(store, project.id, path)))
+            reports.append(counts_of(import_responses(store, OPERATOR, project.id, path)))
+            reports.append(counts_of(import_prompts(store, OPERATOR, project.id, path)))
         except Exception as error:
             reports.append(error)
 
@@ -326,17 +329,17 @@ def test_two_prompt_imports_at_once_drop_no_prompt(
 def test_annotators_with_long_names_that_begin_alike_stay_two_people(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
     rows = [RANKINGS[0] | {"annotator": "https://example.org/" + "x" * 80 + end} for end in ("1", "2")]
-    assert counts_of(import_rankings(store, project.id, jsonl(tmp_path, *rows))) == {"rankings": 2}
+    assert counts_of(import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, *rows))) == {"rankings": 2}
     other = make.make_project(store)
-    assert counts_of(import_rankings(store, other.id, jsonl(tmp_path, *rows))) == {"rankings": 2}
+    assert counts_of(import_rankings(store, OPERATOR, other.id, jsonl(tmp_path, *rows))) == {"rankings": 2}
     with store.read() as tx:
         assert tx.scalar(sa.select(sa.func.count()).where(person.c.is_external)) == 4
 
 
 def test_an_id_that_two_prompts_have_is_not_guessed(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
-    import_prompts(store, project.id, jsonl(tmp_path, {"id": 1, "prompt": "x"}, {"id": 1, "prompt": "y"}))
-    report = import_responses(store, project.id, jsonl(tmp_path, {"prompt_id": 1, "responses": ["a", "b"]}))
+    import_prompts(store, OPERATOR, project.id, jsonl(tmp_path, {"id": 1, "prompt": "x"}, {"id": 1, "prompt": "y"}))
+    report = import_responses(store, OPERATOR, project.id, jsonl(tmp_path, {"prompt_id": 1, "responses": ["a", "b"]}))
     assert "two prompts of this project have the id '1'" in report.problems[0].message
 
 
@@ -344,7 +347,7 @@ def test_tables_carry_lists_as_text(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
     path = tmp_path / "k.csv"
     path.write_text('prompt,responses,ranks,annotator,duration_ms\n"[1, 2]","[""a"", ""b""]","[2, 1]",ann,1500\n')
-    assert counts_of(import_rankings(store, project.id, path)) == {"rankings": 1}
+    assert counts_of(import_rankings(store, OPERATOR, project.id, path)) == {"rankings": 1}
     with store.read() as tx:
         [(found, prompt_id)] = current_rankings(tx, project.id)
         assert (found.ranks, found.duration_ms) == ((2, 1), 1500)
@@ -355,7 +358,7 @@ def test_tables_carry_lists_as_text(store: Store, tmp_path: Path) -> None:
 def test_a_row_without_a_ranking_is_counted(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
     tree = {"prompt": {"text": "p", "role": "prompter", "replies": [{"text": "r", "role": "assistant", "rank": 0}]}}
-    report = import_rankings(store, project.id, jsonl(tmp_path, tree), format_name="oasst")
+    report = import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, tree), format_name="oasst")
     assert counts_of(report) == {"rows_without_ranking": 1}
 
 
@@ -367,14 +370,14 @@ def test_a_bad_ranking_of_a_row_does_not_cost_the_row_s_others(store: Store, tmp
     first, second = replies("same", "same")
     tree = {"prompt": {"text": "p", "role": "prompter", "replies": [first | {"replies": [again]}, second]}}
     project = make.make_project(store)
-    report = import_rankings(store, project.id, jsonl(tmp_path, tree), format_name="oasst")
+    report = import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, tree), format_name="oasst")
     assert counts_of(report) == {"rankings": 1, "refused": 1}
 
 
 def test_what_is_not_the_format_is_refused_by_line(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
     row = {"data": {"prompt": "p"}, "annotations": [{"result": [{"type": "ranker", "value": {}}]}]}
-    report = import_rankings(store, project.id, jsonl(tmp_path, row, row), format_name="label-studio")
+    report = import_rankings(store, OPERATOR, project.id, jsonl(tmp_path, row, row), format_name="label-studio")
     assert [problem.line for problem in report.problems] == [1, 2]
     assert "the row is not as this format has it" in report.problems[0].message
 
@@ -389,12 +392,12 @@ def test_a_file_or_a_project_that_can_not_be_used_is_refused_whole(store: Store,
         with pytest.raises(NotFound, match="no project 'nowhere'"):
             use_case(store, "nowhere", empty)
     with pytest.raises(InvalidInput, match="format 'other': one of native, trl, hh"):
-        import_rankings(store, project.id, empty, format_name="other")
+        import_rankings(store, OPERATOR, project.id, empty, format_name="other")
 
 
 def test_at_most_fifty_problems_are_shown_and_all_are_counted(sqlite_store: Store, tmp_path: Path) -> None:
     project = make.make_project(sqlite_store)
-    report = import_prompts(sqlite_store, project.id, jsonl(tmp_path, *[{"prompt": ""}] * 120))
+    report = import_prompts(sqlite_store, OPERATOR, project.id, jsonl(tmp_path, *[{"prompt": ""}] * 120))
     assert (len(report.problems), report.n_problems, report.as_dict()["refused"]) == (50, 120, 120)
 
 
@@ -407,7 +410,7 @@ def test_a_full_disk_is_told_and_takes_nothing_back(sqlite_store: Store, tmp_pat
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 900}")
         connection.rollback()
     with pytest.raises(StoreUnavailable, match="can't be used: database or disk is full"):
-        import_prompts(store, project.id, jsonl(tmp_path, *rows))
+        import_prompts(store, OPERATOR, project.id, jsonl(tmp_path, *rows))
     with store.read() as tx:
         n_stored = project_counts(tx, project.id)["prompts"]
     assert 0 < n_stored < 6000

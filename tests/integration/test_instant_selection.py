@@ -17,6 +17,7 @@ from app.instant_selection import Ready, look, select_by_instant
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Project, RunKind
+from data.roles import OPERATOR
 from data.scores import arms_of, save_scores
 from data.slots import claim_slots
 from data.store import Store
@@ -38,7 +39,7 @@ def selected_order(store: Store, project: Project) -> list[str]:
 def test_what_the_head_is_unsure_of_comes_first(by: str, settled: By, store: Store, home: Home) -> None:
     project = planted_project(store, home)
     tasks = waiting(store, home, project, DISTANCES)
-    made = select_by_instant(store, home, project.id, SelectionConfig(by=by, control=0.25))
+    made = select_by_instant(store, OPERATOR, home, project.id, SelectionConfig(by=by, control=0.25))
     assert made.by is settled
     assert made.counts == {"tasks": 12, "random": 3, "selected": 9, "without_features": 0}
     distance = {task.id: abs(each) for task, each in zip(tasks, DISTANCES, strict=True)}
@@ -60,7 +61,7 @@ def test_the_heads_are_unsure_of_what_no_ranking_has_shown(store: Store, home: H
     project = planted_project(store, home)
     tasks = [make.make_task(store, project, "one", "two", prompt=f"waits {n}") for n in range(8)]
     read(home, tasks, [np.array([[0.0, float(n), 0, 0], [0, 0, 0, 0]]) for n in range(8)])
-    select_by_instant(store, home, project.id, SelectionConfig(control=0.05))
+    select_by_instant(store, OPERATOR, home, project.id, SelectionConfig(control=0.05))
     order = selected_order(store, project)
     places = [order.index(task.id) for task in tasks if task.id in order]
     assert places == sorted(places, reverse=True)
@@ -72,7 +73,7 @@ def test_what_has_no_features_is_counted_and_stays_behind(store: Store, home: Ho
     tasks = waiting(store, home, project, DISTANCES[:4])
     unread = waiting(store, home, project, (1.0, 2.0, 3.0), model=None)
     assert look(store, home, project.id) == Ready(60, 0, 7, 3)
-    made = select_by_instant(store, home, project.id, SelectionConfig())
+    made = select_by_instant(store, OPERATOR, home, project.id, SelectionConfig())
     assert made.counts == {"tasks": 7, "random": 1, "selected": 3, "without_features": 3}
     with store.begin() as tx:
         handed = [each.task.id for each in claim_slots(tx, project.id, make.make_person(tx).id, 50)]
@@ -84,11 +85,11 @@ def test_what_can_not_be_selected_by_is_refused(store: Store, home: Home) -> Non
     few = planted_project(store, home, 9)
     waiting(store, home, few, (1.0,))
     with pytest.raises(InvalidInput, match=r"needs 10 rankings .* there are 9, and 0 that it has not read"):
-        select_by_instant(store, home, few.id, SelectionConfig())
+        select_by_instant(store, OPERATOR, home, few.id, SelectionConfig())
     project = planted_project(store, home, 10)
     waiting(store, home, project, (1.0, 2.0), model=None)
     with pytest.raises(InvalidInput, match=r"2 tasks wait .* `rankloop features` reads them"):
-        select_by_instant(store, home, project.id, SelectionConfig())
+        select_by_instant(store, OPERATOR, home, project.id, SelectionConfig())
     with store.read() as tx:
         assert arms_of(tx, project.id) == {}
 
@@ -99,7 +100,7 @@ def test_features_of_two_models_are_never_mixed(store: Store, home: Home) -> Non
     waiting(store, home, project, (1.0, 2.0), model="other")
     assert look(store, home, project.id) == Ready(60, 0, 2, 2)
     with pytest.raises(InvalidInput, match="of none has the frozen model read"):
-        select_by_instant(store, home, project.id, SelectionConfig())
+        select_by_instant(store, OPERATOR, home, project.id, SelectionConfig())
 
 
 def test_the_report_holds_people_against_what_the_head_had_foreseen(store: Store, home: Home) -> None:
@@ -107,7 +108,7 @@ def test_the_report_holds_people_against_what_the_head_had_foreseen(store: Store
     project, person = planted_project(store, home), make.make_person(store)
     distances = [4.0 - 0.1 * n for n in range(12)] + [2.0 + 0.01 * n for n in range(12)]
     tasks = waiting(store, home, project, distances)
-    select_by_instant(store, home, project.id, SelectionConfig(by="low_margin", control=0.5))
+    select_by_instant(store, OPERATOR, home, project.id, SelectionConfig(by="low_margin", control=0.5))
     with store.read() as tx:
         arms = arms_of(tx, project.id)
     assert {each.reward_run_ids for each in arms.values()} == {()}
@@ -126,11 +127,11 @@ def test_the_report_holds_people_against_what_the_head_had_foreseen(store: Store
 def test_a_selection_by_a_reward_run_forgets_the_scores_of_the_head(store: Store, home: Home) -> None:
     project = planted_project(store, home)
     tasks = waiting(store, home, project, (1.0, 2.0))
-    select_by_instant(store, home, project.id, SelectionConfig())
+    select_by_instant(store, OPERATOR, home, project.id, SelectionConfig())
     run = make.make_finished_run(store, RunKind.REWARD, [])
     with store.begin() as tx:
         save_scores(tx, run.id, {response.id: 1.0 for task in tasks for response in task.responses})
-    apply_selection(store, project.id, [run.id], SelectionConfig())
+    apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig())
     with store.read() as tx:
         assert {(each.reward_run_ids, each.scores) for each in arms_of(tx, project.id).values()} == {((run.id,), ())}
 

@@ -15,6 +15,7 @@ from data.people import disable_person
 from data.projects import set_guidelines, set_settings
 from data.rankings import answer_of
 from data.records import Person, RankingStatus, SubmitOutcome
+from data.roles import OPERATOR
 from data.store import Store
 from labeling.session import Ack, history, next_work, reopen, submit
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
@@ -83,7 +84,7 @@ def test_the_history_comes_in_pages_the_newest_first(store: Store, home: Home, c
         tasks.append(make_task(store, project, prompt=f"prompt {number}:\n\n  " + "long " * 100))
         make_ranking(store, tasks[-1], ann, [1, 2, 3] if number != 3 else None)
         if number == 2:
-            freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.5))
+            freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.5))
             clock.advance(60)
     n, page = history(store, ann, project.id, limit=2)
     assert (n, [each.ranking.task_id for each in page]) == (5, [tasks[4].id, tasks[3].id])

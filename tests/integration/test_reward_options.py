@@ -18,6 +18,7 @@ from transformers import AutoModelForSequenceClassification
 from data.errors import InvalidInput
 from data.prompts import add_prompts
 from data.records import FailureKind, NewPrompt, Run, RunKind, RunStatus, Snapshot
+from data.roles import OPERATOR
 from data.scores import heads_of_tasks
 from data.snapshots import PAIRS, get_snapshot, read_parquet
 from labeling.export import export_snapshot
@@ -130,7 +131,7 @@ def test_what_waits_keeps_the_score_of_each_head_for_a_selection(rig: Rig) -> No
     with rig.store.read() as tx:
         found = heads_of_tasks(tx, [task.id])[task.id][run.id]
     assert [list(each) for each in found] == [pytest.approx(each, abs=1e-4) for each in of_heads.T.tolist()]
-    made = apply_selection(rig.store, project.id, [run.id], SelectionConfig())
+    made = apply_selection(rig.store, OPERATOR, project.id, [run.id], SelectionConfig())
     assert made.by is By.DISAGREEMENT
 
 
@@ -268,7 +269,7 @@ def with_facts_run(rig: Rig) -> Run:
             add_prompts(tx, project.id, [NewPrompt(messages, facts=FACTS if number % 2 else "")])
         task = make.make_task(rig.store, project, "abc", "zab", "zzb", prompt=f"question {number}")
         make.make_ranking(rig.store, task, person, [3, 2, 1])
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.3))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.3))
     return trained(rig, snapshot=snapshot, facts=True)
 
 

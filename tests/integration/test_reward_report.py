@@ -16,6 +16,7 @@ from rig import Rig
 
 from data.features import about_features, add_features, feature_folders, load_features, text_key
 from data.records import Run, RunKind, Split
+from data.roles import OPERATOR
 from data.snapshots import read_groups
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 from training.features import Middle
@@ -47,7 +48,9 @@ def run(rig: Rig) -> Run:
         ranks = list(ranking.ranks or ())
         swapped = {1: 2, 2: 1}
         make.make_ranking(rig.store, task_of(rig, ranking.task_id), person, [swapped.get(rank, rank) for rank in ranks])
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.4, include_extra=True))
+    snapshot = freeze_snapshot(
+        rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.4, include_extra=True)
+    )
     return rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, model=rig.model(), **WORDS))
 
 
@@ -157,7 +160,7 @@ def test_without_texts_for_the_instant_model_the_report_has_the_rest(rig: Rig) -
 
 
 def test_without_a_held_out_side_there_is_no_report(rig: Rig) -> None:
-    snapshot = freeze_snapshot(rig.store, rig.home, rig.project(4).id, SnapshotConfig(eval_share=0.0))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, rig.project(4).id, SnapshotConfig(eval_share=0.0))
     run = rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, model=rig.model()))
     assert not (rig.folder(run) / "report.json").exists()
     assert run.result["verdicts"] == []

@@ -18,6 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from data.errors import InvalidInput, NotFound, WorkFailed
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot, Split
+from data.roles import OPERATOR
 from data.runs import list_runs
 from data.schema import run as run_table
 from data.snapshots import Group, read_groups
@@ -197,7 +198,7 @@ def test_a_step_does_not_depend_on_how_it_is_cut(adapter: str, rig: Rig) -> None
 def test_a_ragged_step_is_a_mean_over_its_rankings(rig: Rig) -> None:
     """Seven rankings in a step of eight: lots of four and three. A mean of means would weigh the last ones more."""
     project = rig.project(n_prompts=7, seed=5)
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.0))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.0))
     words = {"snapshot": snapshot, "batch_prompts": 8, "learning_rate": 0.0, "epochs": 1}
     cut, whole = (rig.here(queued(rig, micro_batch_tokens=size, **words)) for size in (140, 4096))
     for name in ("loss", "pair_accuracy", "score_mean", "score_std", "grad_norm"):
@@ -264,7 +265,7 @@ def test_a_dry_run_counts_what_the_run_will(rig: Rig) -> None:
         texts = [f"{'a' * 30}{number}", f"{'a' * 30}{number + 1}", "zz", "b" * 40]
         task = make.make_task(rig.store, project, *texts, prompt=f"{number}" * (30 if number % 2 else 2))
         make.make_ranking(rig.store, task, person, [4, 3, 1, 2])
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.3))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.3))
     words = {"max_length": 24, "epochs": 1, "facts": True, "model": rig.model()}
     config = RewardConfig(**words)
     counted = count_reward_data(rig.store, rig.home, config, snapshot.id)
@@ -302,13 +303,13 @@ def test_the_length_baseline_sees_the_response_also_where_the_prompt_was_cut(rig
     for number in range(8):  # the longer the better, after prompts that are far too long
         task = make.make_task(rig.store, project, "a", "ab", "abc", prompt=f"{number}" * 40)
         make.make_ranking(rig.store, task, person, [4 - len(response.text) for response in task.responses])
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.5))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.5))
     run = rig.here(queued(rig, snapshot=snapshot, max_length=16, epochs=1))
     assert run.result["held_out"]["length_accuracy"] == 1.0
 
 
 def test_without_a_held_out_side_there_is_no_evaluation(rig: Rig) -> None:
-    snapshot = freeze_snapshot(rig.store, rig.home, rig.project(4).id, SnapshotConfig(eval_share=0.0))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, rig.project(4).id, SnapshotConfig(eval_share=0.0))
     run = rig.here(queued(rig, snapshot=snapshot))
     assert run.result["held_out"] is None
     assert not [name for _, name in rig.metrics(run) if "held_out" in name]
@@ -361,7 +362,7 @@ def test_a_snapshot_with_nothing_to_learn_from_is_bad_input(rig: Rig) -> None:
     for number in range(3):
         task = make.make_task(rig.store, project, "a", "b", prompt=f"held out {number}", split=Split.EVAL)
         make.make_ranking(rig.store, task, person, [1, 2])
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig())
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig())
     ended = rig.here(queued(rig, snapshot=snapshot), RunStatus.FAILED)
     assert ended.error_kind is FailureKind.BAD_INPUT
     assert ended.error_message == "the snapshot's training side has no ranking with a pair; rank more prompts"
@@ -375,7 +376,7 @@ def test_soft_pairs_are_learnt_as_sure_as_they_are(rig: Rig) -> None:
         task = make.make_task(rig.store, project, *texts, prompt=f"soft {number}")
         for person, ranks in zip(people, ([1, 2, 3], [3, 2, 1] if number % 2 else [1, 2, 3], [1, 2, 2]), strict=True):
             make.make_ranking(rig.store, task, person, ranks)
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig(eval_share=0.4, merge="soft"))
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.4, merge="soft"))
     changes = {"epochs": 1, "learning_rate": 0.0, "batch_prompts": 8, "adapter": "full"}
     run = rig.here(queued(rig, snapshot=snapshot, **changes))
     scorer, found = Scorer(rig.home, run.id, CPU), dict[Split, list[tuple[float, float]]]()

@@ -15,6 +15,7 @@ from data.label_settings import LabelSettings, TaskOrder
 from data.projects import set_settings
 from data.rankings import save_ranking
 from data.records import NewRanking, Person, Project, RankingStatus, Run, RunKind, RunStatus, Task
+from data.roles import OPERATOR
 from data.runs import claim_run, create_run, finish_run, get_run
 from data.schema import slot
 from data.scores import arms_of, heads_of_tasks, save_scores, scores_of_tasks, untouched_tasks, without_scores
@@ -78,7 +79,7 @@ def test_only_what_nobody_has_touched_is_put_in_order(store: Store) -> None:
     unscored = make.make_task(store, project, "a", "b")
     with store.read() as tx:
         assert untouched_tasks(tx, project.id) == [tasks[2].id, tasks[3].id, unscored.id]
-    made = apply_selection(store, project.id, [run.id], SelectionConfig(control=0.5))
+    made = apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.5))
     assert made.by is By.LOW_MARGIN
     assert made.counts == {"tasks": 3, "random": 1, "selected": 1, "without_scores": 1}
     assert set(arms(store, project)) == {tasks[2].id, tasks[3].id}
@@ -88,7 +89,7 @@ def test_the_least_sure_tasks_come_first_and_new_ones_after_them(store: Store) -
     project, run, person = make.make_project(store), reward_run(store), make.make_person(store)
     margins = [float(number) for number in (7, 3, 9, 1, 5, 8, 2, 6, 4, 10, 12, 11)]
     tasks = tasks_with_margins(store, project, run, margins)
-    apply_selection(store, project.id, [run.id], SelectionConfig(control=0.25))
+    apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.25))
     new = make.make_task(store, project, "later", "latest")
     order, found = handed_out(store, project, person, 20), arms(store, project)
     assert order[-1] == new.id and len(order) == 13
@@ -105,7 +106,7 @@ def test_a_selection_goes_before_any_order_of_the_project(order: TaskOrder, stor
         set_settings(tx, project.id, settings=LabelSettings(task_order=order.value))
     unscored = [make.make_task(store, project, "a", "b") for _ in range(3)]
     tasks = tasks_with_margins(store, project, run, [3.0, 1.0, 2.0])
-    apply_selection(store, project.id, [run.id], SelectionConfig())
+    apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig())
     order_now = handed_out(store, project, person, 6)
     assert set(order_now[:3]) == {task.id for task in tasks}
     assert set(order_now[3:]) == {task.id for task in unscored}
@@ -114,9 +115,11 @@ def test_a_selection_goes_before_any_order_of_the_project(order: TaskOrder, stor
 def test_selecting_again_draws_anew_and_forgets_what_has_no_scores(store: Store) -> None:
     project, one, two = make.make_project(store), reward_run(store), reward_run(store)
     tasks = tasks_with_margins(store, project, one, [1.0, 2.0, 3.0, 4.0])
-    apply_selection(store, project.id, [one.id], SelectionConfig())
+    apply_selection(store, OPERATOR, project.id, [one.id], SelectionConfig())
     score(store, two, tasks[:3], [3.0, -2.0, 3.0])
-    made = apply_selection(store, project.id, [one.id, two.id], SelectionConfig(by="disagreement", control=0.3))
+    made = apply_selection(
+        store, OPERATOR, project.id, [one.id, two.id], SelectionConfig(by="disagreement", control=0.3)
+    )
     assert made.counts == {"tasks": 4, "random": 1, "selected": 2, "without_scores": 1}
     found = arms(store, project)
     assert tasks[3].id not in found and set(found.values()) == {RANDOM, "disagreement"}
@@ -130,16 +133,16 @@ def test_what_can_not_be_selected_by_is_refused(store: Store) -> None:
     project, run, failed = make.make_project(store), reward_run(store), reward_run(store, RunStatus.FAILED)
     make.make_task(store, project, "a", "b")
     with pytest.raises(InvalidInput, match="1 tasks wait to be ranked, none with scores of this reward model"):
-        apply_selection(store, project.id, [run.id], SelectionConfig())
+        apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig())
     with pytest.raises(InvalidInput, match="a selection needs a reward run"):
-        apply_selection(store, project.id, [], SelectionConfig())
+        apply_selection(store, OPERATOR, project.id, [], SelectionConfig())
     with pytest.raises(InvalidInput, match="a finished reward run is needed"):
-        apply_selection(store, project.id, [failed.id], SelectionConfig())
+        apply_selection(store, OPERATOR, project.id, [failed.id], SelectionConfig())
     with pytest.raises(InvalidInput, match="nothing has been selected in this project yet"):
         selection_report(store, project.id)
     tasks_with_margins(store, project, run, [1.0])
     with pytest.raises(InvalidInput, match=r"disagreement needs .* several heads .* or two reward runs or more"):
-        apply_selection(store, project.id, [run.id, run.id], SelectionConfig(by=By.DISAGREEMENT.value))
+        apply_selection(store, OPERATOR, project.id, [run.id, run.id], SelectionConfig(by=By.DISAGREEMENT.value))
     assert arms(store, project) == {}
 
 
@@ -156,7 +159,7 @@ def test_an_ensemble_puts_first_what_its_heads_disagree_on(store: Store) -> None
     with store.read() as tx:
         assert heads_of_tasks(tx, [tasks[2].id]) == {tasks[2].id: {run.id: ((3.0, 0.0), (1.0, 0.0))}}
         assert scores_of_tasks(tx, [tasks[2].id]) == {tasks[2].id: {run.id: (2.0, 0.0)}}
-    made = apply_selection(store, project.id, [run.id], SelectionConfig(control=0.05))
+    made = apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.05))
     assert made.by is By.DISAGREEMENT
     found = arms(store, project)
     assert set(found.values()) == {RANDOM, "disagreement"}
@@ -174,7 +177,7 @@ def test_gold_is_not_selected_and_no_check_is_counted(store: Store) -> None:
         set_gold(tx, tasks[0].id, [1, 2])
     with store.read() as tx:
         assert untouched_tasks(tx, project.id) == [task.id for task in tasks[1:]]
-    assert apply_selection(store, project.id, [run.id], SelectionConfig()).counts["tasks"] == 3
+    assert apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig()).counts["tasks"] == 3
     assert set(arms(store, project)) == {task.id for task in tasks[1:]}
     make.make_ranking(store, tasks[1], ann, [1, 2])
     with store.begin() as tx:
@@ -196,7 +199,7 @@ def ranked_project(store: Store, right_when_sure: int, right_when_unsure: int) -
     """40 tasks, half of them with close scores; people agree with the model on so many of each twenty."""
     project, run, person = make.make_project(store), reward_run(store), make.make_person(store)
     tasks = tasks_with_margins(store, project, run, [5.0] * 20 + [0.1] * 20)
-    apply_selection(store, project.id, [run.id], SelectionConfig(control=0.5))
+    apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.5))
     found = arms(store, project)
     seen = {RANDOM: 0, "low_margin": 0}
     for task in tasks:
@@ -234,7 +237,7 @@ def test_the_report_by_hand(store: Store) -> None:
             save_scores(
                 tx, run.id, {each.id: value for each, value in zip(task.responses, (3.0, 1.0, 1.0), strict=True)}
             )
-    apply_selection(store, project.id, [run.id], SelectionConfig(control=0.5))
+    apply_selection(store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.5))
     found = arms(store, project)
     selected = next(task for task in tasks if found[task.id] != RANDOM)
     one, two, three = (make.make_person(store) for _ in range(3))

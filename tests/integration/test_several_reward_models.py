@@ -11,6 +11,7 @@ from run_makers import ended
 from data.errors import InvalidConfig, InvalidInput
 from data.paths import Home
 from data.records import RunKind, RunStatus, Snapshot
+from data.roles import OPERATOR
 from data.runs import list_runs
 from data.store import Store
 from training.config import BaselinesConfig, PPOConfig, RewardConfig, ScoreConfig
@@ -45,7 +46,7 @@ def test_one_or_several_second_reward_runs_are_stored_by_their_whole_ids(
         (f" {second.id[-8:]}, {third.id} ", (second, third)),
     ):
         config = (PPOConfig if kind is RunKind.PPO else BaselinesConfig)(second_reward_run=written)
-        run = queue_run(sqlite_store, kind, config, **links)
+        run = queue_run(sqlite_store, OPERATOR, kind, config, **links)
         assert run.config["second_reward_run"] == ",".join(each.id for each in stored)
 
 
@@ -56,7 +57,7 @@ def test_each_bad_second_reward_run_is_told_and_nothing_is_queued(sqlite_store: 
     written = f"{good.id},nowhere,{failed.id},,{tuned.id},{good.id}"
     links = {"snapshot_id": snapshot.id, "reward_run_id": first.id}
     with pytest.raises(InvalidInput) as told:
-        queue_run(sqlite_store, RunKind.PPO, PPOConfig(second_reward_run=written), **links)
+        queue_run(sqlite_store, OPERATOR, RunKind.PPO, PPOConfig(second_reward_run=written), **links)
     said = str(told.value)
     assert said.startswith(f"second_reward_run = {written!r}: ")
     for words in (
@@ -75,16 +76,20 @@ def test_what_waits_is_scored_by_one_model_at_a_time() -> None:
 
 
 def test_seeds_are_counted_up_from_the_run_s(sqlite_store: Store, home: Home, snapshot: Snapshot) -> None:
-    runs = queue_seeds(sqlite_store, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a")
+    runs = queue_seeds(
+        sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a"
+    )
     assert [run.config["seed"] for run in runs] == [5, 6, 7]
     assert len({str(run.config | {"seed": 0}) for run in runs}) == 1
-    again = queue_seeds(sqlite_store, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a")
+    again = queue_seeds(
+        sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a"
+    )
     assert [run.id for run in again] == [run.id for run in runs], "the same click"
     for n in (0, MOST_SEEDS + 1):
         with pytest.raises(InvalidConfig, match=f"{n} seeds: 1 to {MOST_SEEDS} are allowed"):
-            queue_seeds(sqlite_store, RunKind.REWARD, RewardConfig(), n, snapshot_id=snapshot.id)
+            queue_seeds(sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(), n, snapshot_id=snapshot.id)
     with pytest.raises(InvalidConfig, match="seed = 2147483648"):
-        queue_seeds(sqlite_store, RunKind.REWARD, RewardConfig(seed=2**31 - 1), 2, snapshot_id=snapshot.id)
+        queue_seeds(sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=2**31 - 1), 2, snapshot_id=snapshot.id)
     with sqlite_store.read() as tx:
         assert len(list_runs(tx)) == 3
 

@@ -26,6 +26,7 @@ from data.records import (
     SubmitOutcome,
     Task,
 )
+from data.roles import OPERATOR
 from data.schema import slot
 from data.snapshots import OTHERS, Group, content_hash, read_groups, read_parquet
 from data.store import Store
@@ -47,7 +48,7 @@ def three_people(store: Store, *rankings: tuple[int, ...], split: Split | None =
 
 
 def freeze(store: Store, home: Home, project: Project, **settings: Any) -> Snapshot:
-    return freeze_snapshot(store, home, project.id, SnapshotConfig(**({"eval_share": 0.0} | settings)))
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(**({"eval_share": 0.0} | settings)))
 
 
 def groups_of(home: Home, frozen: Snapshot) -> list[Group]:
@@ -312,7 +313,7 @@ def test_exported_answers_come_back_as_they_were(sqlite_store: Store, home: Home
     first, second = every_kind_of_answer(sqlite_store), make.make_project(sqlite_store)
     one = answers_of(home, freeze(sqlite_store, home, first), "one")
     for path in sorted((home.exports / "one").glob("*.jsonl")):
-        report = import_rankings(sqlite_store, second.id, path)
+        report = import_rankings(sqlite_store, OPERATOR, second.id, path)
         assert (report.problems, report.counts["known"]) == ([], 0)
     two = answers_of(home, freeze(sqlite_store, home, second, include_extra=True), "two")
     said = [name for name in FORMATS["answers"].columns if name != "annotator"]

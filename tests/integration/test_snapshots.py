@@ -20,11 +20,12 @@ import pytest
 import sqlalchemy as sa
 
 import labeling.snapshots
-from data.errors import Conflict, InvalidInput, NotFound
+from data.errors import InvalidInput, NotAllowed, NotFound
 from data.paths import Home
-from data.people import external_annotator
+from data.people import disable_person, external_annotator
 from data.rankings import current_rankings, edit_ranking, save_ranking
-from data.records import Detail, NewRanking, Project, Ranking, RankingStatus, Snapshot, Split, Task
+from data.records import Detail, NewRanking, Project, Ranking, RankingStatus, Role, Snapshot, Split, Task
+from data.roles import OPERATOR
 from data.schema import ranking, snapshot
 from data.snapshots import content_hash, get_snapshot, list_snapshots, read_groups, read_parquet
 from data.store import Store
@@ -99,7 +100,7 @@ def test_an_unacceptable_answer_is_counted_and_a_rest_gives_no_pair_within_itsel
     rest = Detail(unplaced=(0, 3, 4), acceptable=(False, True, None, None, None), strength=2)
     make.make_ranking(store, task, person, [3, 1, 1, 3, 3], detail=rest, comment="why")
     make.make_ranking(store, make.make_task(store, project), person, status=RankingStatus.UNACCEPTABLE)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     assert frozen.counts["left_out"]["unacceptable"] == 1
     # of 10 pairs: 2 placed by 3 left give 6, the two placed are a tie, the three left give 3 that nobody compared
     assert [frozen.counts[name] for name in ("pairs", "ties", "not_compared")] == [6, 1, 3]
@@ -113,7 +114,7 @@ def test_an_unacceptable_answer_is_counted_and_a_rest_gives_no_pair_within_itsel
 def test_the_plan_says_exactly_what_the_snapshot_then_holds(store: Store, home: Home) -> None:
     project = mixed_project(store)
     plan = plan_snapshot(store, project.id, SnapshotConfig(eval_share=0.3))
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.3))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.3))
     assert frozen.counts == plan.counts
     groups, pairs = list(read_groups(home.snapshot_folder(frozen.id))), pairs_of(home, frozen)
     assert (len(groups), len(pairs)) == (plan.counts["rankings_used"], plan.counts["pairs"])
@@ -129,7 +130,7 @@ def test_the_pairs_are_those_of_the_rankings(store: Store, home: Home) -> None:
     task = make.make_task(store, project, "good", "bad", "middle", prompt="p")
     make.make_ranking(store, task, ann, [1, 3, 2])
     make.make_ranking(store, task, bob, [1, 2, 2])
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     pairs = [
         (each["chosen"], each["rejected"], each["rank_distance"], each["weight"]) for each in pairs_of(home, frozen)
     ]
@@ -145,7 +146,7 @@ def test_the_pairs_are_those_of_the_rankings(store: Store, home: Home) -> None:
 def test_the_weights_of_a_prompt_sum_to_one(store: Store, home: Home) -> None:
     """A prompt with many annotators, or many responses, weighs no more than one with few."""
     project = mixed_project(store)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     sums: dict[str, float] = defaultdict(float)
     for pair in pairs_of(home, frozen):
         sums[pair["prompt_id"]] += pair["weight"]
@@ -167,7 +168,7 @@ def test_no_prompt_stands_on_both_sides_and_named_sides_are_kept(store: Store, h
                 make.make_ranking(store, task, person, [1, 2])
         if split is not None:
             named[task.prompt_id] = split
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.3))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.3))
     sides: dict[str, set[str]] = defaultdict(set)
     for pair in pairs_of(home, frozen):
         sides[pair["prompt_id"]].add(pair["split"])
@@ -176,7 +177,7 @@ def test_no_prompt_stands_on_both_sides_and_named_sides_are_kept(store: Store, h
     n_eval = sum(side == {"eval"} for side in sides.values())
     assert (frozen.counts["prompts"], frozen.counts["prompts_eval"]) == (13, n_eval)
     assert 1 + 2 <= n_eval <= 9 + 2  # of ten without a name at least one is held out, and never all
-    again = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.3))
+    again = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.3))
     assert [group.split for group in read_groups(home.snapshot_folder(again.id))] == [
         group.split for group in read_groups(home.snapshot_folder(frozen.id))
     ]
@@ -184,15 +185,15 @@ def test_no_prompt_stands_on_both_sides_and_named_sides_are_kept(store: Store, h
 
 def test_the_hash_is_of_the_content(store: Store, home: Home) -> None:
     project = mixed_project(store)
-    one, same = (freeze_snapshot(store, home, project.id, SnapshotConfig()) for _ in range(2))
+    one, same = (freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig()) for _ in range(2))
     assert one.id != same.id
     assert one.content_hash == same.content_hash
     assert content_hash(read_groups(home.snapshot_folder(one.id))) == one.content_hash
-    other_seed = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.5, seed=7))
+    other_seed = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.5, seed=7))
     with store.read() as tx:
         current = next(each for each, _ in current_rankings(tx, project.id) if each.ranks == (1, 2, 3))
     edit(store, current, (1, 3, 2), key="one more")
-    edited = freeze_snapshot(store, home, project.id, SnapshotConfig())
+    edited = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     assert len({each.content_hash for each in (one, other_seed, edited)}) == 3
 
 
@@ -216,7 +217,7 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
 
 def test_what_is_frozen_is_not_touched_by_what_comes_later(store: Store, home: Home) -> None:
     project = mixed_project(store)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     folder = home.snapshot_folder(frozen.id)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with store.read() as tx:
@@ -224,7 +225,7 @@ def test_what_is_frozen_is_not_touched_by_what_comes_later(store: Store, home: H
     for number, each in enumerate(current):
         edit(store, each, (3, 2, 1), key=f"later {number}")
     make.make_ranking(store, make.make_task(store, project), make.make_person(store), [1, 2, 3])
-    freeze_snapshot(store, home, project.id, SnapshotConfig())
+    freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     with store.read() as tx:
         assert get_snapshot(tx, frozen.id) == frozen
@@ -233,7 +234,7 @@ def test_what_is_frozen_is_not_touched_by_what_comes_later(store: Store, home: H
 
 def test_the_manifest_tells_what_it_is_and_checks_the_files(store: Store, home: Home) -> None:
     project = mixed_project(store)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(seed=3))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(seed=3))
     folder = home.snapshot_folder(frozen.id)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["snapshot"] == frozen.id
@@ -256,7 +257,7 @@ def test_annotators_have_names_that_say_nothing_outside_the_project(store: Store
     for project in projects:
         for _ in range(2):
             make.make_ranking(store, make.make_task(store, project), ann, [1, 2, 3])
-        frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+        frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
         found.append({group.annotator for group in read_groups(home.snapshot_folder(frozen.id))})
         text = b"".join(path.read_bytes() for path in home.snapshot_folder(frozen.id).iterdir())
         assert b"Ann" not in text
@@ -269,13 +270,13 @@ def test_annotators_have_names_that_say_nothing_outside_the_project(store: Store
 def test_nothing_to_freeze_says_why_and_leaves_nothing(store: Store, home: Home) -> None:
     project, person = make.make_project(store), make.make_person(store)
     with pytest.raises(InvalidInput, match="nothing has been ranked yet; rank some tasks first"):
-        freeze_snapshot(store, home, project.id, SnapshotConfig())
+        freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     make.make_ranking(store, make.make_task(store, project), person, [1, 1, 1])
     make.make_ranking(store, make.make_task(store, project), person)
     with pytest.raises(InvalidInput, match="there is no pair to freeze: 1 skipped, 1 all tied; rank some tasks first"):
-        freeze_snapshot(store, home, project.id, SnapshotConfig())
+        freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     with pytest.raises(NotFound, match="no project 'nowhere'"):
-        freeze_snapshot(store, home, "nowhere", SnapshotConfig())
+        freeze_snapshot(store, OPERATOR, home, "nowhere", SnapshotConfig())
     with pytest.raises(NotFound, match="no project 'nowhere'"):
         plan_snapshot(store, "nowhere", SnapshotConfig())
     assert list((home.root / "snapshots").iterdir()) == []
@@ -287,13 +288,13 @@ def test_nothing_to_freeze_says_why_and_leaves_nothing(store: Store, home: Home)
 
 def test_two_clicks_on_freeze_make_one_snapshot(store: Store, home: Home) -> None:
     project = mixed_project(store)
-    one = freeze_snapshot(store, home, project.id, SnapshotConfig(), nonce="click")
-    assert freeze_snapshot(store, home, project.id, SnapshotConfig(), nonce="click") == one
+    one = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(), nonce="click")
+    assert freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(), nonce="click") == one
     barrier, found = threading.Barrier(3), []
 
     def work() -> None:
         barrier.wait()
-        found.append(freeze_snapshot(store, home, project.id, SnapshotConfig(), nonce="another click").id)
+        found.append(freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(), nonce="another click").id)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
@@ -305,9 +306,15 @@ def test_two_clicks_on_freeze_make_one_snapshot(store: Store, home: Home) -> Non
 
 
 def test_a_row_that_can_not_be_written_leaves_no_files(store: Store, home: Home) -> None:
-    project = mixed_project(store)
-    with pytest.raises(Conflict, match="does not exist"):
-        freeze_snapshot(store, home, project.id, SnapshotConfig(), created_by="nobody")
+    """Here because the researcher was disabled while the files were written."""
+    project, who = mixed_project(store), make.make_person(store, Role.RESEARCHER)
+
+    def disable(n_rankings: int) -> None:
+        with store.begin() as tx:
+            disable_person(tx, who.id)
+
+    with pytest.raises(NotAllowed, match="is closed"):
+        freeze_snapshot(store, who, home, project.id, SnapshotConfig(), on_group=disable)
     assert list((home.root / "snapshots").iterdir()) == []
 
 
@@ -319,7 +326,7 @@ def test_a_full_disk_leaves_no_files(sqlite_store: Store, home: Home, monkeypatc
 
     monkeypatch.setattr(labeling.snapshots, "sync_file", full)
     with pytest.raises(OSError, match="No space left"):
-        freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig())
+        freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig())
     assert list((home.root / "snapshots").iterdir()) == []
 
 
@@ -329,11 +336,12 @@ def test_a_kill_between_the_files_and_the_row_leaves_no_snapshot(sqlite_store: S
 import os, signal
 import labeling.snapshots as snapshots
 from data.paths import Home
+from data.roles import OPERATOR
 from data.store import open_store
 from pathlib import Path
 snapshots.save_snapshot = lambda *_words, **_more: os.kill(os.getpid(), signal.SIGKILL)
 store = open_store({sqlite_store.url!r})
-snapshots.freeze_snapshot(store, Home(Path({str(home.root)!r})), {project.id!r}, snapshots.SnapshotConfig())
+snapshots.freeze_snapshot(store, OPERATOR, Home(Path({str(home.root)!r})), {project.id!r}, snapshots.SnapshotConfig())
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     killed = subprocess.run([sys.executable, "-c", code], env=environment, timeout=120, check=False)
@@ -342,7 +350,7 @@ snapshots.freeze_snapshot(store, Home(Path({str(home.root)!r})), {project.id!r},
         assert list_snapshots(tx) == []
     [orphan] = (home.root / "snapshots").iterdir()  # whole files, which no row names
     assert sorted(path.name for path in orphan.iterdir()) == FILES
-    frozen = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig())
+    frozen = freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig())
     assert frozen.id != orphan.name
     assert content_hash(read_groups(home.snapshot_folder(frozen.id))) == frozen.content_hash
 
@@ -369,10 +377,10 @@ def test_rankings_that_come_while_it_is_frozen_are_in_the_next_one(
         return inner(*words, **more)
 
     monkeypatch.setattr(labeling.snapshots, "split_prompts", while_others_rank)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     assert frozen.counts["rankings_used"] == 10
     monkeypatch.undo()
-    assert freeze_snapshot(store, home, project.id, SnapshotConfig()).counts["rankings_used"] == 11
+    assert freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig()).counts["rankings_used"] == 11
 
 
 def test_imported_rankings_are_frozen_like_any_other(store: Store, home: Home) -> None:
@@ -383,7 +391,7 @@ def test_imported_rankings_are_frozen_like_any_other(store: Store, home: Home) -
             who = external_annotator(tx, project.id, name)
             new = NewRanking(task.id, who, f"key-{name}", RankingStatus.RANKED, ranks, (0, 1), source="import")
             save_ranking(tx, new)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     assert sorted((each["chosen"], each["rejected"]) for each in pairs_of(home, frozen)) == [("a", "b"), ("b", "a")]
     assert (frozen.counts["left_out"]["extra"], frozen.counts["annotators"]) == (0, 2)
 
@@ -393,7 +401,7 @@ def test_many_rankings_come_in_lots_and_all_of_them(store: Store, home: Home, mo
     monkeypatch.setattr("data.snapshots.ROWS_PER_CHUNK", 2)
     monkeypatch.setattr("data.snapshots.ROWS_PER_GROUP", 4)
     project = make.make_ranked_project(store, n_prompts=10, k=4)
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig())
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     groups = list(read_groups(home.snapshot_folder(frozen.id)))
     assert [group.messages[-1]["content"].split()[1] for group in groups] == [str(number) for number in range(10)]
     assert pq.ParquetFile(home.snapshot_folder(frozen.id) / "groups.parquet").num_row_groups == 3

@@ -21,6 +21,7 @@ from data.metrics import sample_steps, samples_of
 from data.projects import create_project
 from data.prompts import add_prompts
 from data.records import NewPrompt, Project, Run, RunKind, Snapshot, Split
+from data.roles import OPERATOR
 from data.tasks import get_tasks, list_task_ids
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 
@@ -133,7 +134,7 @@ def test_a_model_with_words_learns_to_say_more_of_one(rig: Rig) -> None:
         return len(re.findall(r"\bthe\b", text.lower()))
 
     project = ranked_by(rig, model, count_the)
-    snapshot = freeze_snapshot(rig.store, rig.home, project.id, SnapshotConfig())
+    snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig())
     words = {"snapshot": snapshot, "model": model}
     reward = rig.here(rig.queue(RunKind.REWARD, **words, learning_rate=2e-3, epochs=6))
     assert reward.result["held_out"]["pair_accuracy"] > reward.result["held_out"]["length_accuracy"] + 0.15

@@ -16,6 +16,7 @@ from data.paths import Home
 from data.projects import list_projects, project_counts
 from data.prompts import prompt_id_of
 from data.records import NewPrompt, NewResponse, Role, Run, RunKind
+from data.roles import OPERATOR
 from data.runs import list_runs
 from data.store import Store
 from data.tasks import add_task, get_tasks, list_task_ids
@@ -168,7 +169,7 @@ def test_a_comparison_becomes_a_project_to_rank(sqlite_store: Store, run_lines: 
 
 
 def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, home: Home, open_app: Any) -> None:
-    made = create_comparison(sqlite_store, home, [_compared(sqlite_store).id], "Blind")
+    made = create_comparison(sqlite_store, home, OPERATOR, [_compared(sqlite_store).id], "Blind")
     researcher = make_person(sqlite_store, Role.RESEARCHER)
     with sqlite_store.read() as tx:
         tasks = get_tasks(tx, list_task_ids(tx, made.project.id))

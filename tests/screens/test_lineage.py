@@ -10,6 +10,7 @@ from run_makers import ended
 from data.lineage import ancestors, by_annotator, descendants, snapshots_with, sources_of
 from data.paths import Home
 from data.records import Project, Role, Run, RunKind, Snapshot
+from data.roles import OPERATOR
 from data.store import Store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 
@@ -22,7 +23,7 @@ def labelled(store: Store, home: Home) -> tuple[Project, Snapshot, list[str]]:
     for task, people in zip(tasks, ((one, two), (one,), (one,)), strict=True):
         for person in people:
             make_ranking(store, task, person, [1, 2])
-    snapshot = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.0))
+    snapshot = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.0))
     return project, snapshot, [task.prompt_id for task in tasks]
 
 
@@ -37,7 +38,7 @@ def chain(store: Store, snapshot: Snapshot) -> dict[str, Run]:
 
 def test_the_chain_in_both_directions(sqlite_store: Store, home: Home) -> None:
     project, snapshot, prompts = labelled(sqlite_store, home)
-    other = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig(eval_share=0.5, seed=7))
+    other = freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.5, seed=7))
     runs = chain(sqlite_store, snapshot)
     loose = ended(sqlite_store, RunKind.SFT, snapshot=other, model="demo")
     later = ended(sqlite_store, RunKind.DPO, snapshot=other, model=f"run:{runs['policy'].id}")
@@ -59,7 +60,9 @@ def test_the_chain_in_both_directions(sqlite_store: Store, home: Home) -> None:
 
 def test_reward_models_that_only_watch_or_score_beside_are_followed_too(store: Store, home: Home) -> None:
     project, snapshot, _ = labelled(store, home)
-    other, third = (freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.5, seed=n)) for n in (7, 8))
+    other, third = (
+        freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.5, seed=n)) for n in (7, 8)
+    )
     first = ended(store, RunKind.REWARD, snapshot=snapshot, model="demo")
     second = ended(store, RunKind.REWARD, snapshot=other, model="demo")
     last = ended(store, RunKind.REWARD, snapshot=third, model="demo")

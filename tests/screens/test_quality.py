@@ -13,6 +13,7 @@ from data.paths import Home
 from data.people import add_person, list_people
 from data.projects import export_key
 from data.records import Project, Role, RunKind, RunStatus, Split
+from data.roles import OPERATOR
 from data.runs import claim_run, create_run, finish_run
 from data.store import Store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
@@ -95,7 +96,7 @@ def test_a_reward_model_stands_beside_the_people_on_its_held_out_side(
 ) -> None:
     """Held out are tasks 4 and 5, on which the two agree."""
     project = two_annotators(sqlite_store)
-    snapshot = freeze_snapshot(sqlite_store, home, project.id, SnapshotConfig(eval_share=0))
+    snapshot = freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     with sqlite_store.begin() as tx:
         run = create_run(tx, RunKind.REWARD, {}, project_id=project.id, snapshot_id=snapshot.id)
         claimed = claim_run(tx, "worker")

@@ -18,6 +18,7 @@ from data.paths import Home
 from data.projects import export_key
 from data.rankings import current_rankings, edit_ranking
 from data.records import Detail, NewAdjudication, NewRanking, Person, Ranking, RankingStatus, Role, RunKind
+from data.roles import OPERATOR
 from data.schema import ranking as ranking_table
 from data.snapshots import read_groups
 from data.store import Store
@@ -154,7 +155,7 @@ def opened_report(store: Store, home: Home, open_app: Any, ranking: Ranking) -> 
     """The page of a reward run whose report has the ranking as its worst disagreement, the run, and the group."""
     with store.read() as tx:
         task = make.get_task(tx, ranking.task_id)
-    snapshot = freeze_snapshot(store, home, task.project_id, SnapshotConfig(eval_share=0.5))
+    snapshot = freeze_snapshot(store, OPERATOR, home, task.project_id, SnapshotConfig(eval_share=0.5))
     (group,) = read_groups(home.snapshot_folder(snapshot.id))
     run = ended(store, RunKind.REWARD, snapshot=snapshot)
     worst = {"ranking_id": group.ranking_id, "prompt_id": task.prompt_id, "annotator": group.annotator, "margin": -2.0}

@@ -13,6 +13,7 @@ from app.widgets.import_form import SELECT, TAB
 from data.paths import Home
 from data.projects import get_project
 from data.records import Project, Role, Run, RunKind, Task
+from data.roles import OPERATOR
 from data.runs import list_runs
 from data.scores import arms_of, save_scores
 from data.store import Store
@@ -98,7 +99,7 @@ def test_the_report_says_plainly_that_there_is_no_evidence(sqlite_store: Store, 
     run, project = reward_run(sqlite_store, home)
     tasks, person = waiting_tasks(sqlite_store, project, 24), make_person(sqlite_store)
     score(sqlite_store, run, tasks)
-    apply_selection(sqlite_store, project.id, [run.id], SelectionConfig(control=0.5))
+    apply_selection(sqlite_store, OPERATOR, project.id, [run.id], SelectionConfig(control=0.5))
     for number, task in enumerate(tasks):
         make_ranking(sqlite_store, task, person, [1, 2] if number % 2 else [2, 1])
     app = open_panel(sqlite_store, open_app, project)

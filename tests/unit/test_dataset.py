@@ -11,6 +11,7 @@ from tiny import END, STRICT_TEMPLATE, tiny_tokenizer
 from data.errors import InvalidInput
 from data.paths import Home
 from data.records import Person, Project, Snapshot, Split
+from data.roles import OPERATOR
 from data.store import Store
 from labeling.snapshots import SnapshotConfig, freeze_snapshot
 from training.dataset import Encoded, encode_snapshot
@@ -30,7 +31,7 @@ def person(sqlite_store: Store) -> Person:
 
 
 def frozen(store: Store, home: Home, project: Project) -> Snapshot:
-    return freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0.0))
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0.0))
 
 
 def encoded(home: Home, snapshot: Snapshot, max_length: int = 64, encoder: Encoder = ENCODER) -> Encoded:

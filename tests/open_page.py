@@ -1,0 +1,79 @@
+"""A page of the app as a browser holds it open: Streamlit's stream without the browser.
+
+It draws a screen, then sends what somebody chose in a widget, over the same stream, as long as that is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from web_server import WebServer
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+
+PATIENCE_S = 60.0
+
+
+class OpenPage:
+    """One open stream. `texts`: what the last run wrote of text, warnings and errors; `ids`: of the widgets it drew."""
+
+    def __init__(self, stream: ClientConnection, screen: str) -> None:
+        self._stream, self._screen, self._script = stream, screen, ""
+        self.texts: list[str] = []
+        self.ids: list[str] = []
+
+    def run(self, *states: WidgetState) -> None:
+        """Run the page's script, as a browser asks for it when something was chosen. Raises ConnectionClosed."""
+        ask = BackMsg()
+        ask.rerun_script.page_name = "" if self._script else self._screen
+        ask.rerun_script.page_script_hash = self._script
+        ask.rerun_script.widget_states.widgets.extend(states)
+        self._stream.send(ask.SerializeToString())
+        self.texts, self.ids = [], []
+        while not self._took_in(self._stream.recv(timeout=PATIENCE_S)):
+            pass
+
+    def choose(self, key: str, value: str) -> None:
+        """Choose in the select box with this key of ours. Raises ConnectionClosed."""
+        (widget_id,) = [each for each in self.ids if each.endswith(f"-{key}")]
+        self.run(WidgetState(id=widget_id, string_value=value))
+
+    def press(self, key: str) -> None:
+        """Press the button with this key of ours. Raises ConnectionClosed."""
+        (widget_id,) = [each for each in self.ids if each.endswith(f"-{key}")]
+        self.run(WidgetState(id=widget_id, trigger_value=True))
+
+    def wait_until_closed(self) -> int | None:
+        """The code with which the server closes the stream. Raises TimeoutError."""
+        try:
+            while True:
+                self._stream.recv(timeout=PATIENCE_S)
+        except ConnectionClosed as closed:
+            return None if closed.rcvd is None else closed.rcvd.code
+
+    def _took_in(self, raw: str | bytes) -> bool:
+        """Note what a message draws; whether it ends the run."""
+        assert isinstance(raw, bytes)
+        message = ForwardMsg.FromString(raw)
+        kind = message.WhichOneof("type")
+        if kind == "new_session":
+            self._script = message.new_session.page_script_hash
+        if kind == "delta" and message.delta.HasField("new_element"):
+            element = message.delta.new_element
+            drawn = getattr(element, element.WhichOneof("type"))
+            self.texts += [str(drawn.body)] if hasattr(drawn, "body") else []
+            self.ids += [drawn.id] if getattr(drawn, "id", "") else []
+        return kind == "script_finished"
+
+
+@contextlib.contextmanager
+def open_page(server: WebServer, token: str, screen: str) -> Iterator[OpenPage]:
+    """Open a screen over a stream of its own, and draw it once."""
+    with server.websocket(token, {"Origin": server.url}) as stream:
+        page = OpenPage(stream, screen)
+        page.run()
+        yield page
