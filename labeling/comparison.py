@@ -68,8 +68,8 @@ class Report:
 
 def create_comparison(
     store: Store,
-    home: Home,
     who: Actor,
+    home: Home,
     run_ids: Sequence[str],
     name: str,
     *,

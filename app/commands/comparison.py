@@ -23,7 +23,7 @@ def add_words(words: Any) -> None:
 
 def create(arguments: argparse.Namespace, context: Context) -> Outcome:
     words = (arguments.runs, arguments.name)
-    made = create_comparison(context.store, context.home, OPERATOR, *words, overlap=arguments.overlap)
+    made = create_comparison(context.store, OPERATOR, context.home, *words, overlap=arguments.overlap)
     line = f"project {made.project.name!r} is made (id {made.project.id}) to compare {', '.join(made.models)}"
     counts = dict(made.counts)
     document = as_document(made.project) | {"models": made.models, "counts": counts, "not_known": list(made.not_known)}

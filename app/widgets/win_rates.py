@@ -47,7 +47,7 @@ def blind_form(run_id: str) -> None:
             return
     made = None
     with ShownErrors():
-        made = create_comparison(store(), home(), who, [run_id], name or "", overlap=int(overlap), nonce=key)
+        made = create_comparison(store(), who, home(), [run_id], name or "", overlap=int(overlap), nonce=key)
     if made is not None:
         renew_nonce(KEY)
         st.session_state[PROJECT_KEY] = made.project.id

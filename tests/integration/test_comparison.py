@@ -34,7 +34,7 @@ def tasks_of(store: Store, project: Project) -> list[Task]:
 
 def test_each_prompt_gets_one_response_of_each_model(store: Store, home: Home) -> None:
     run = compared(store, {"sft": ["one", "same", "three"], "ppo": ["eins", "same ", "drei"]})
-    made = create_comparison(store, home, OPERATOR, [run.id], "sft or ppo", overlap=2)
+    made = create_comparison(store, OPERATOR, home, [run.id], "sft or ppo", overlap=2)
     assert made.models == ["sft", "ppo"]
     assert made.counts == {"tasks": 2, "same_answer": 1}
     tasks = tasks_of(store, made.project)
@@ -49,7 +49,7 @@ def test_each_prompt_gets_one_response_of_each_model(store: Store, home: Home) -
 def test_two_runs_make_one_comparison_of_three_models(store: Store, home: Home) -> None:
     first = compared(store, {"sft": ["one", "two"], "ppo": ["eins", "zwei"]})
     second = compared(store, {"sft": ["another one", "another two"], "dpo": ["un", "zwei"]})
-    made = create_comparison(store, home, OPERATOR, [first.id, second.id], "three")
+    made = create_comparison(store, OPERATOR, home, [first.id, second.id], "three")
     assert (made.models, made.project.k) == (["sft", "ppo", "dpo"], 3)
     one, two = tasks_of(store, made.project)
     assert [each.text for each in one.responses] == ["one", "eins", "un"]
@@ -66,7 +66,7 @@ def test_two_runs_make_one_comparison_of_three_models(store: Store, home: Home) 
 
 def test_win_rates_of_what_people_ranked(store: Store, home: Home) -> None:
     run = compared(store, {"sft": [f"sft {n}" for n in range(5)], "ppo": [f"ppo {n}" for n in range(5)]})
-    made = create_comparison(store, home, OPERATOR, [run.id], "blind", overlap=2)
+    made = create_comparison(store, OPERATOR, home, [run.id], "blind", overlap=2)
     ann, bob = make.make_person(store), make.make_person(store)
     tasks = tasks_of(store, made.project)
     for task, ranks in zip(tasks, ([2, 1], [2, 1], [1, 1], [1, 2]), strict=False):
@@ -89,7 +89,7 @@ def test_within_an_unordered_rest_nothing_is_compared(store: Store, home: Home) 
     assert comparison_report(store, home, project.id).rates.rates == []
     first = compared(store, {"sft": ["one"], "ppo": ["eins"]})
     second = compared(store, {"sft": ["one"], "dpo": ["un"]})
-    made = create_comparison(store, home, OPERATOR, [first.id, second.id], "rest")
+    made = create_comparison(store, OPERATOR, home, [first.id, second.id], "rest")
     (task,) = tasks_of(store, made.project)
     make.make_ranking(store, task, make.make_person(store), [1, 2, 2], detail=Detail(unplaced=(1, 2)))
     found = [
@@ -102,25 +102,25 @@ def test_what_can_not_be_compared_is_refused_and_leaves_no_project(store: Store,
     project = make.make_project(store)
     same = compared(store, {"sft": ["one"], "ppo": ["one"]}, project)
     with pytest.raises(InvalidInput, match="1 prompts have the same answer of every model"):
-        create_comparison(store, home, OPERATOR, [same.id], "new")
+        create_comparison(store, OPERATOR, home, [same.id], "new")
     with pytest.raises(InvalidInput, match="is reward, succeeded"):
-        create_comparison(store, home, OPERATOR, [make.make_finished_run(store, RunKind.REWARD, [], project).id], "new")
+        create_comparison(store, OPERATOR, home, [make.make_finished_run(store, RunKind.REWARD, [], project).id], "new")
     run = compared(store, {"sft": ["one"], "ppo": ["two"]}, project)
     with pytest.raises(InvalidInput, match="is compare, queued; a finished comparison run is needed"):
-        create_comparison(store, home, OPERATOR, [make.make_run(store, RunKind.COMPARE, project).id], "new")
-    create_comparison(store, home, OPERATOR, [run.id], "new")  # the name is still free
+        create_comparison(store, OPERATOR, home, [make.make_run(store, RunKind.COMPARE, project).id], "new")
+    create_comparison(store, OPERATOR, home, [run.id], "new")  # the name is still free
 
 
 def test_a_click_twice_makes_one_project(store: Store, home: Home) -> None:
     run = compared(store, {"sft": ["one"], "ppo": ["two"]})
-    first = create_comparison(store, home, OPERATOR, [run.id], "new", nonce="click")
-    again = create_comparison(store, home, OPERATOR, [run.id], "new", nonce="click")
+    first = create_comparison(store, OPERATOR, home, [run.id], "new", nonce="click")
+    again = create_comparison(store, OPERATOR, home, [run.id], "new", nonce="click")
     assert (again.project.id, again.counts) == (first.project.id, {"known": 1})
 
 
 def test_same_answers_are_ties_in_a_line_of_their_own(store: Store, home: Home) -> None:
     run = compared(store, {"sft": ["one", "two", "same", "both"], "ppo": ["eins", "zwei", "same", "both"]})
-    made = create_comparison(store, home, OPERATOR, [run.id], "blind")
+    made = create_comparison(store, OPERATOR, home, [run.id], "blind")
     assert comparison_report(store, made.project.id).rates_with_same == []  # nothing is ranked yet
     person = make.make_person(store)
     for task in tasks_of(store, made.project):

@@ -46,7 +46,7 @@ def bring_in(store: Store, project_id: str, example: Example, folder: Path) -> d
     if kind == "rankings":
         report = import_rankings(store, OPERATOR, project_id, path, format_name=example.words[1])
     else:
-        report = {"prompts": import_prompts, "responses": import_responses}[kind](store, project_id, path)
+        report = {"prompts": import_prompts, "responses": import_responses}[kind](store, OPERATOR, project_id, path)
     assert report.problems == []
     return {name: number for name, number in report.counts.items() if number}
 

@@ -16,6 +16,7 @@ from data.errors import InvalidInput
 from data.held_out import choose_prompts, trained_on
 from data.paths import Home
 from data.records import Project, Run, RunKind, Snapshot, Split
+from data.roles import OPERATOR
 from data.store import Store
 from data.text import messages_fingerprint
 from labeling.comparison import comparison_report, create_comparison
@@ -42,7 +43,7 @@ def ranked(store: Store, texts: list[str], *, held_out: int = 1, unranked: tuple
 
 
 def frozen(store: Store, home: Home, project: Project) -> Snapshot:
-    return freeze_snapshot(store, home, project.id, SnapshotConfig())
+    return freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
 
 
 def seen(store: Store, home: Home, *texts: str, **asked: Any) -> list[str]:
@@ -79,19 +80,20 @@ def test_everything_behind_a_policy_counts(sqlite_store: Store, home: Home) -> N
 def test_files_that_a_policy_learnt_from_count_as_the_run_keeps_them(sqlite_store: Store, home: Home) -> None:
     snapshot = frozen(sqlite_store, home, ranked(sqlite_store, ["out", "in"], unranked=("new",)))
     given = home.root / "given.jsonl"
-    given.write_text(json.dumps({"line": 1, "messages": [{"role": "user", "content": "before"}]}) + "\n")
+    rows = [{"line": 1, "messages": [{"role": "user", "content": "before"}]}, {"prompt": "before too"}]
+    given.write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = home.root / "texts.jsonl"
     texts.write_text('{"prompt": "of a text", "response": "r"}\n{"text": "plain"}\n')
     run = ended(
         sqlite_store, RunKind.PPO, snapshot=snapshot, prompts_file=str(given), ptx_file=str(texts), ptx_coef=1.0
     )
-    asked = ("out", "in", "new", "before", "after", "of a text", "plain")
-    assert seen(sqlite_store, home, *asked, runs=[run.id]) == ["in", "before", "of a text"]
+    asked = ("out", "in", "new", "before", "before too", "after", "of a text", "plain")
+    assert seen(sqlite_store, home, *asked, runs=[run.id]) == ["in", "before", "before too", "of a text"]
     folder = home.run_folder(run.id)
     folder.mkdir(parents=True)
     given.rename(folder / "prompts.jsonl")
     given.write_text(json.dumps({"line": 1, "messages": [{"role": "user", "content": "after"}]}) + "\n")
-    assert seen(sqlite_store, home, *asked, runs=[run.id]) == ["in", "before", "of a text"]
+    assert seen(sqlite_store, home, *asked, runs=[run.id]) == ["in", "before", "before too", "of a text"]
 
 
 def test_what_can_not_be_told_any_more_is_said(sqlite_store: Store, home: Home) -> None:
@@ -143,7 +145,7 @@ def blind(store: Store, home: Home, run: Run, texts: list[str]) -> tuple[Any, Pr
              "response": f"{model} {text}"}
             for side, model in (("a", "demo"), ("b", f"run:{run.id}")) for text in texts]  # fmt: skip
     compared = make.make_finished_run(store, RunKind.COMPARE, rows, make.make_project(store))
-    made = create_comparison(store, home, [compared.id], f"blind {run.id}")
+    made = create_comparison(store, OPERATOR, home, [compared.id], f"blind {run.id}")
     return made, made.project
 
 
@@ -176,13 +178,19 @@ def test_what_a_policy_started_from_is_told_for_every_kind(sqlite_store: Store, 
     runs = [(ended(sqlite_store, kind, snapshot=snapshot, model=start), start) for kind, start in starts.items()]
     for run, start in runs:
         config = CONFIGS[RunKind.COMPARE](model_b=f"run:{run.id}")
-        queued = queue_run(sqlite_store, RunKind.COMPARE, config, project_id=project_id)
+        queued = queue_run(sqlite_store, OPERATOR, RunKind.COMPARE, config, project_id=project_id)
         assert queued.config["model_a"] == start
         with sqlite_store.read() as tx:
             assert start_of(tx, f"run:{run.id}/best") == start
     for model_b in ("acme/base", "demo", str(home.root / "mine")):
         with pytest.raises(InvalidInput, match=r"model_a is empty, and what .* started from is not known here"):
-            queue_run(sqlite_store, RunKind.COMPARE, CONFIGS[RunKind.COMPARE](model_b=model_b), project_id=project_id)
+            queue_run(
+                sqlite_store,
+                OPERATOR,
+                RunKind.COMPARE,
+                CONFIGS[RunKind.COMPARE](model_b=model_b),
+                project_id=project_id,
+            )
 
 
 def test_a_table_measures_kl_to_what_its_policies_started_from(sqlite_store: Store, home: Home) -> None:
@@ -195,7 +203,7 @@ def test_a_table_measures_kl_to_what_its_policies_started_from(sqlite_store: Sto
     def start(*runs: Run) -> str:
         config = BaselinesConfig(models=" ".join(f"run:{run.id}" for run in runs))
         links = {"snapshot_id": snapshot.id, "reward_run_id": reward.id}
-        return str(queue_run(sqlite_store, RunKind.BASELINES, config, **links).config["model"])
+        return str(queue_run(sqlite_store, OPERATOR, RunKind.BASELINES, config, **links).config["model"])
 
     assert (start(first), start(first, sft), start()) == (f"run:{sft.id}", "acme/base", "acme/classifier")
     with pytest.raises(InvalidInput, match="did not start from one model"):
@@ -223,16 +231,18 @@ def test_the_demo_model_never_stands_in_for_one_that_is_not_known(
     if kind is RunKind.FEATURES:
         links = {"project_id": project.id}
     with pytest.raises(InvalidInput, match="no response of the project says which model wrote it: name one"):
-        queue_run(sqlite_store, kind, CONFIGS[kind](), **links)
-    assert queue_run(sqlite_store, kind, CONFIGS[kind](model="demo"), **links).config["model"] == "demo"
+        queue_run(sqlite_store, OPERATOR, kind, CONFIGS[kind](), **links)
+    assert queue_run(sqlite_store, OPERATOR, kind, CONFIGS[kind](model="demo"), **links).config["model"] == "demo"
 
 
 def test_sampling_goes_on_with_the_model_of_the_project(sqlite_store: Store) -> None:
     project = make.make_project(sqlite_store)
     config = CONFIGS[RunKind.SAMPLE]()
-    assert queue_run(sqlite_store, RunKind.SAMPLE, config, project_id=project.id).config["model"] == "demo"
+    assert queue_run(sqlite_store, OPERATOR, RunKind.SAMPLE, config, project_id=project.id).config["model"] == "demo"
     make.make_task(sqlite_store, project)
-    assert queue_run(sqlite_store, RunKind.SAMPLE, config, project_id=project.id).config["model"] == "test/model"
+    assert (
+        queue_run(sqlite_store, OPERATOR, RunKind.SAMPLE, config, project_id=project.id).config["model"] == "test/model"
+    )
 
 
 # Who may look at a side, and why nothing that is called held-out is chosen there past the one place.

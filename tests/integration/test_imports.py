@@ -388,9 +388,9 @@ def test_a_file_or_a_project_that_can_not_be_used_is_refused_whole(store: Store,
         empty = tmp_path / "empty.jsonl"
         empty.write_text("\n\n")
         with pytest.raises(InvalidInput, match=r"empty.jsonl: the file has no rows"):
-            use_case(store, project.id, empty)
+            use_case(store, OPERATOR, project.id, empty)
         with pytest.raises(NotFound, match="no project 'nowhere'"):
-            use_case(store, "nowhere", empty)
+            use_case(store, OPERATOR, "nowhere", empty)
     with pytest.raises(InvalidInput, match="format 'other': one of native, trl, hh"):
         import_rankings(store, OPERATOR, project.id, empty, format_name="other")
 

@@ -26,6 +26,7 @@ from data.projects import export_key
 from data.prompts import list_prompts
 from data.rankings import current_rankings, edit_ranking, save_ranking
 from data.records import Detail, NewRanking, Project, RankingStatus, Role, Split
+from data.roles import OPERATOR
 from data.schema import ranking
 from data.snapshots import read_parquet
 from data.store import Store, open_store
@@ -85,7 +86,7 @@ class Told:
         decide(store, self.boss, self.project.id, self.disputed.id, reason="b is the only right one",
                submission_key="decision", seen=case.seen, ranks=[2, 1, 3])  # fmt: skip
         row = {"prompt": "question 0", "responses": ["c", "b", "a"], "ranks": [1, 2, 3], "annotator": "from a file"}
-        import_rankings(store, self.project.id, jsonl(folder / "first.jsonl", [row]))
+        import_rankings(store, OPERATOR, self.project.id, jsonl(folder / "first.jsonl", [row]))
 
     def edit(self) -> None:
         """Ann changes her ranking of the last question."""
@@ -110,7 +111,7 @@ def jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
 def exported(store: Store, home: Home, project: Project, format_name: str, merge: str = "each") -> list[Path]:
     """The files of an export of a new snapshot."""
     config = SnapshotConfig(eval_share=0.3, merge=merge)
-    frozen = freeze_snapshot(store, home, project.id, config)
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, config)
     folder = home.exports / f"{frozen.id}-{format_name}"
     export_snapshot(home, frozen, format_name, folder)
     return sorted(path for path in folder.iterdir() if path.name != "manifest.json")
@@ -127,8 +128,8 @@ def rows_of(*paths: Path) -> list[dict[str, Any]]:
 def bring_in(store: Store, project: Project, path: Path, format_name: str = "answers") -> dict[str, int]:
     """Import a file, after a rehearsal that says the same; what was counted."""
     how = {"format_name": READ_AS[format_name]}
-    rehearsed = import_rankings(store, project.id, path, dry_run=True, **how)
-    done = import_rankings(store, project.id, path, **how)
+    rehearsed = import_rankings(store, OPERATOR, project.id, path, dry_run=True, **how)
+    done = import_rankings(store, OPERATOR, project.id, path, **how)
     assert rehearsed.as_dict() | {"dry_run": False} == done.as_dict()
     assert done.problems == []
     return counts_of(done)
@@ -241,13 +242,13 @@ def test_what_differs_is_refused_and_named_and_nothing_is_replaced(store: Store,
     row = next(each for each in rows if each["comment"] == "clear")
     before = all_rows(store)
     for change, words in CHANGED:
-        report = import_rankings(store, told.project.id, jsonl(tmp_path / "changed.jsonl", [row | change]))
+        report = import_rankings(store, OPERATOR, told.project.id, jsonl(tmp_path / "changed.jsonl", [row | change]))
         assert counts_of(report) == {"refused": 1}
         said = report.problems[0].message
         assert said.startswith(f"ranking {row['ranking_id']} is in this project and says something else (")
         assert words in said
     (plain,) = without([row | {"ranks": [3, 2, 1]}], "ranking_id")
-    report = import_rankings(store, told.project.id, jsonl(tmp_path / "changed.jsonl", [plain]))
+    report = import_rankings(store, OPERATOR, told.project.id, jsonl(tmp_path / "changed.jsonl", [plain]))
     assert counts_of(report) == {"refused": 1}
     assert "has another answer to just these texts, which is kept (ranks [1, 2, 3] here, [3, 2, 1] in the row)" in (
         report.problems[0].message
@@ -261,7 +262,7 @@ def test_pairs_are_told_by_the_ranking_that_they_come_from(sqlite_store: Store, 
     turned = [row | {"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
     other = [row | {"chosen": [{"role": "assistant", "content": "new"}]} for row in rows[:1]]
     path = jsonl(tmp_path / "turned.jsonl", turned + other)
-    report = import_rankings(sqlite_store, told.project.id, path, format_name="trl")
+    report = import_rankings(sqlite_store, OPERATOR, told.project.id, path, format_name="trl")
     assert counts_of(report) == {"refused": len(rows) + 1}
     assert all("its ranks put the pair the other way round" in each.message for each in report.problems[:-1])
 
@@ -305,7 +306,7 @@ def test_merged_rows_of_which_a_part_is_here_are_refused(sqlite_store: Store, ho
     row = next(each for each in rows if "," in each["ranking_id"])
     first, *_ = row["ranking_id"].split(",")
     row["ranking_id"] = f"{first},of-another-store"
-    report = import_rankings(sqlite_store, told.project.id, jsonl(tmp_path / "part.jsonl", [row]))
+    report = import_rankings(sqlite_store, OPERATOR, told.project.id, jsonl(tmp_path / "part.jsonl", [row]))
     assert counts_of(report) == {"refused": 1}
     assert "the row merges 2 rankings, and 1 of them are in this project" in report.problems[0].message
 
@@ -330,7 +331,7 @@ def test_held_out_prompts_come_back_held_out(sqlite_store: Store, home: Home, tm
         "eval": {"eval"}, "train": {"train"},
     }  # fmt: skip
     for path in files:  # pairs have no annotators, so where these are at odds the first one to say so counts
-        report = import_rankings(sqlite_store, other.id, path, format_name=READ_AS[format_name])
+        report = import_rankings(sqlite_store, OPERATOR, other.id, path, format_name=READ_AS[format_name])
         assert all("has another answer to just these texts" in each.message for each in report.problems)
         assert not report.problems or READ_AS[format_name] == "trl"
     with sqlite_store.read() as tx:
@@ -393,7 +394,7 @@ def test_an_answer_to_gold_without_what_was_expected_is_refused(
     told, other = Told(sqlite_store, tmp_path), make.make_project(sqlite_store)
     rows = rows_of(*exported(sqlite_store, home, told.project, "answers"))
     old = without((row for row in rows if row["left_out"] == "gold"), "expected")
-    report = import_rankings(sqlite_store, other.id, jsonl(tmp_path / "old.jsonl", old))
+    report = import_rankings(sqlite_store, OPERATOR, other.id, jsonl(tmp_path / "old.jsonl", old))
     assert counts_of(report) == {"refused": 3}
     assert "an answer to a gold task, and the row does not say what was expected" in report.problems[0].message
 
@@ -409,7 +410,7 @@ def test_a_decision_of_a_researcher_is_counted_as_one(sqlite_store: Store, home:
 def test_a_side_that_a_known_prompt_keeps_is_counted(store: Store, tmp_path: Path) -> None:
     project = make.make_project(store)
     rows = [{"prompt": "a"}, {"prompt": "b", "split": "train"}, {"prompt": "c", "split": "eval"}, {"prompt": "d"}]
-    import_prompts(store, project.id, jsonl(tmp_path / "first.jsonl", rows))
+    import_prompts(store, OPERATOR, project.id, jsonl(tmp_path / "first.jsonl", rows))
     named = [{"prompt": each, "split": "eval"} for each in "abcde"] + [{"prompt": "e", "split": "train"}]
     more = {"responses": ["x", "y"], "ranks": [1, 2]}
     files: list[tuple[Callable[..., ImportReport], Path]] = [
@@ -442,7 +443,7 @@ def test_an_export_of_an_older_snapshot_says_nothing_of_what_it_has_not(
 ) -> None:
     """Its files have no column for the order of display, nor for what was expected."""
     told = Told(sqlite_store, tmp_path)
-    frozen = freeze_snapshot(sqlite_store, home, told.project.id, SnapshotConfig())
+    frozen = freeze_snapshot(sqlite_store, OPERATOR, home, told.project.id, SnapshotConfig())
     for name in ("groups.parquet", "others.parquet"):
         path = home.snapshot_folder(frozen.id) / name
         table = pq.read_table(path)

@@ -18,6 +18,7 @@ from data.projects import export_key
 from data.prompts import prompt_id_of
 from data.rankings import answer_of, current_rankings, edit_ranking
 from data.records import NewPrompt, NewRanking, NewResponse, RankingStatus
+from data.roles import OPERATOR
 from data.store import Store
 from data.tasks import add_task, get_task
 from labeling.checks import annotator_table
@@ -65,7 +66,7 @@ def test_the_order_of_a_file_is_no_order_on_a_screen(sqlite_store: Store, tmp_pa
     """Rank 1 stood "at place A" in 60 of 60 rankings, by chance once in 10^14."""
     project = make.make_project(sqlite_store)
     path = jsonl(tmp_path / "rows.jsonl", [pair(number, format_name) for number in range(N)])
-    assert import_rankings(sqlite_store, project.id, path, format_name=format_name).counts["rankings"] == N
+    assert import_rankings(sqlite_store, OPERATOR, project.id, path, format_name=format_name).counts["rankings"] == N
     (row,) = annotator_table(sqlite_store, project.id)
     assert (row.n_ranked, row.position.n, row.position.p_value) == (N, 0, None)
     assert (row.n_timed, row.median_seconds, row.busiest_minute) == (0, None, 0)
@@ -83,7 +84,9 @@ def test_an_order_that_a_file_states_is_kept_and_tested(store: Store, tmp_path: 
         texts, ranks, order = (["good", "bad"], [1, 2], [1, 0]) if number % 2 else (["bad", "good"], [2, 1], [0, 1])
         rows.append(said | {"responses": texts, "ranks": ranks, "display_order": order})
         rows.append(said | {"responses": texts[::-1], "ranks": ranks[::-1], "annotator": "bob"})
-    assert import_rankings(store, project.id, jsonl(tmp_path / "rows.jsonl", rows)).counts["rankings"] == 2 * N
+    assert (
+        import_rankings(store, OPERATOR, project.id, jsonl(tmp_path / "rows.jsonl", rows)).counts["rankings"] == 2 * N
+    )
     ann, bob = annotator_table(store, project.id)
     assert (ann.position.n, ann.position.observed, bob.position.n) == (N, (0.0, 60.0), 0)
     assert ann.position.p_value == pytest.approx(9.5e-15, rel=0.02)  # chi-square 60 with one degree of freedom
@@ -93,7 +96,7 @@ def test_an_order_that_a_file_states_is_kept_and_tested(store: Store, tmp_path: 
 def test_an_order_that_can_not_be_right_is_refused(sqlite_store: Store, tmp_path: Path, order: Any) -> None:
     project = make.make_project(sqlite_store)
     row = pair(1, "native") | {"display_order": order}
-    report = import_rankings(sqlite_store, project.id, jsonl(tmp_path / "rows.jsonl", [row]))
+    report = import_rankings(sqlite_store, OPERATOR, project.id, jsonl(tmp_path / "rows.jsonl", [row]))
     assert report.n_problems == 1
     assert "the places (from 0) of all 2 responses, in the order in which they were shown" in report.problems[0].message
 
@@ -101,7 +104,10 @@ def test_an_order_that_can_not_be_right_is_refused(sqlite_store: Store, tmp_path
 def test_with_a_text_twice_in_the_row_the_order_is_unknown(sqlite_store: Store, tmp_path: Path) -> None:
     project = make.make_project(sqlite_store)
     row = {"prompt": "p", "responses": ["a", "a ", "b"], "ranks": [1, 1, 3], "display_order": [2, 0, 1]}
-    assert import_rankings(sqlite_store, project.id, jsonl(tmp_path / "rows.jsonl", [row])).counts["doubles"] == 1
+    assert (
+        import_rankings(sqlite_store, OPERATOR, project.id, jsonl(tmp_path / "rows.jsonl", [row])).counts["doubles"]
+        == 1
+    )
     with sqlite_store.read() as tx:
         assert [each.display_order for each, _ in current_rankings(tx, project.id)] == [None]
 
@@ -113,9 +119,9 @@ def test_an_export_tells_the_order_that_annotators_saw(store: Store, home: Home,
         make.make_task(store, project, "x", "y", "z", prompt=f"question {number}")
     for given in get(store, ann, project, n=N, shuffle=lambda _n: (2, 0, 1)):
         answer(store, ann, given, (2, 3, 1))
-    frozen = freeze_snapshot(store, home, project.id, SnapshotConfig(eval_share=0))
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig(eval_share=0))
     export_snapshot(home, frozen, "answers", tmp_path / "out")
-    import_rankings(store, other.id, tmp_path / "out" / "train.jsonl")
+    import_rankings(store, OPERATOR, other.id, tmp_path / "out" / "train.jsonl")
     (here,), (there,) = (annotator_table(store, each.id) for each in (project, other))
     assert here.position.observed == there.position.observed == (60.0, 0.0, 0.0)
     assert here.position.n == there.position.n == N
@@ -128,7 +134,7 @@ def as_answered_elsewhere(store: Store, tmp_path: Path) -> tuple[Any, Any, Any]:
     with store.read() as tx:
         name = pseudonym(export_key(tx, project.id), ann.id)
     row = {"prompt": "p", "responses": ["z", "y", "x"], "ranks": [1, 2, 3], "annotator": name}
-    assert import_rankings(store, project.id, jsonl(tmp_path / "row.jsonl", [row])).counts["rankings"] == 1
+    assert import_rankings(store, OPERATOR, project.id, jsonl(tmp_path / "row.jsonl", [row])).counts["rankings"] == 1
     return project, ann, task
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from factories import make_finished_run, make_project, make_snapshot, make_task
+from factories import make_finished_run, make_person, make_project, make_snapshot, make_task
 
 from app import context, web_runs
 from data.errors import InvalidInput
 from data.fields import describe, from_dict
 from data.paths import HOME_VARIABLE, Home
 from data.readable import ROOTS_VARIABLE
-from data.records import Run, RunKind
+from data.records import Role, Run, RunKind
+from data.roles import OPERATOR
 from data.runs import list_runs
 from data.schema import response
 from data.store import Store
@@ -82,7 +83,8 @@ def links(sqlite_store: Store, home: Home, served: Path) -> dict[str, str]:
 def queue(store: Store, kind: RunKind, field: str, value: str, links: dict[str, str]) -> Run:
     words: dict[str, Any] = {"ptx_coef": 0.1} if field == "ptx_file" else {}
     words |= {"model_b": "demo"} if kind is RunKind.COMPARE else {}
-    return web_runs.queue_run(store, kind, from_dict(CONFIGS[kind], words | {field: value}), **links)
+    config: Any = from_dict(CONFIGS[kind], words | {field: value})
+    return web_runs.queue_run(store, make_person(store, Role.RESEARCHER), kind, config, **links)
 
 
 HOSTILE = [
@@ -122,7 +124,7 @@ def test_nor_does_a_model_that_an_import_names(sqlite_store: Store, served: Path
     with sqlite_store.begin() as tx:
         tx.execute(sa.update(response).values(model=str(served / "private" / "model")))
     with pytest.raises(InvalidInput, match="lies outside the folders"):
-        web_runs.queue_run(sqlite_store, RunKind.FEATURES, CONFIGS[RunKind.FEATURES](), project_id=project.id)
+        queue(sqlite_store, RunKind.FEATURES, "model", "", {"project_id": project.id})
 
 
 def test_what_lies_inside_is_stored_as_the_place_it_is(
@@ -154,7 +156,9 @@ def test_a_model_that_a_run_from_a_shell_has_named_may_be_used_again(
 ) -> None:
     """The empty field stands for it, and the table of baselines starts from it."""
     private = str(served / "private" / "model")
-    launch.queue_run(sqlite_store, RunKind.SFT, CONFIGS[RunKind.SFT](model=private), snapshot_id=links["snapshot_id"])
+    launch.queue_run(
+        sqlite_store, OPERATOR, RunKind.SFT, CONFIGS[RunKind.SFT](model=private), snapshot_id=links["snapshot_id"]
+    )
     assert queue(sqlite_store, RunKind.BASELINES, "model", private, links).config["model"] == private
     with pytest.raises(InvalidInput, match="lies outside"):
         queue(sqlite_store, RunKind.BASELINES, "model", f"{private}/", links)

@@ -169,7 +169,7 @@ def test_a_comparison_becomes_a_project_to_rank(sqlite_store: Store, run_lines: 
 
 
 def test_the_win_rates_of_a_project_are_shown(sqlite_store: Store, home: Home, open_app: Any) -> None:
-    made = create_comparison(sqlite_store, home, OPERATOR, [_compared(sqlite_store).id], "Blind")
+    made = create_comparison(sqlite_store, OPERATOR, home, [_compared(sqlite_store).id], "Blind")
     researcher = make_person(sqlite_store, Role.RESEARCHER)
     with sqlite_store.read() as tx:
         tasks = get_tasks(tx, list_task_ids(tx, made.project.id))

@@ -90,7 +90,7 @@ def test_of_an_answer_from_a_file_the_page_says_what_is_unknown(
 ) -> None:
     project, path = make.make_project(sqlite_store), tmp_path / "rows.jsonl"
     path.write_text('{"prompt": "why?", "responses": ["a", "b"], "ranks": [2, 1]}')
-    import_rankings(sqlite_store, project.id, path)
+    import_rankings(sqlite_store, OPERATOR, project.id, path)
     with sqlite_store.read() as tx:
         [(found, _)] = current_rankings(tx, project.id)
     shown = texts(opened(sqlite_store, open_app, id=found.id))
