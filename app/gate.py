@@ -1,7 +1,8 @@
 """The gate in front of every route and the websocket: who is asking, may they, and which headers go back.
 
 Plain ASGI, so that it covers the websocket too. Strangers get the sign-in pages and the health check, nothing else.
-Streamlit learns who is there from three headers that only this gate can set.
+Streamlit learns who is there from three headers that only this gate can set. A websocket ends with the session that
+opened it (`app.streams`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.streams import Streams
 from data.errors import StoreUnavailable
 from data.people import session_person, token_hash
 from data.records import Person
@@ -80,6 +82,7 @@ class Gate:
     def __init__(self, app: ASGIApp, store: Store, cookie: str) -> None:
         self._app, self._store, self._cookie = app, store, cookie
         self._headers = security_headers()
+        self._streams = Streams(store)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -106,6 +109,9 @@ class Gate:
             values = {"id": person.id, "role": person.role.value, "session": token_hash(token)}
             known = [(name.encode(), values[key].encode()) for name, key in IDENTITY_HEADERS.items()]
             scope = {**scope, "headers": kept + known, PERSON: person}
+            if scope["type"] == "websocket":
+                await self._streams.run(self._app, scope, receive, send, token_hash(token))
+                return
         await self._app(scope, receive, send)
 
     def _lookup(self, token: str) -> Person | None:

@@ -60,10 +60,13 @@ def reachable(found: dict[str, Function], start: set[str]) -> set[str]:
 
 
 def calls_of_method(function: Function, method: str) -> bool:
-    """Whether `something.method(...)` stands in it."""
+    """Whether `something.method(...)` stands in it; of a module, outside of its functions and classes."""
+    node, kinds = function.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    parts = [each for each in node.body if not isinstance(each, kinds)] if isinstance(node, ast.Module) else [node]
     return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-        for node in ast.walk(function.node)
+        isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == method
+        for part in parts
+        for each in ast.walk(part)
     )
 
 

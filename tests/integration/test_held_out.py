@@ -255,6 +255,7 @@ MAY_NAME_EVAL = {
     "training/dataset.py": "the sides of a reward model's rankings; reward_model.py asks",
     "training/sampling.py": "samples the side that it is told to; nothing is measured",
     "labeling/splits.py": "decides a snapshot's sides",
+    "labeling/handover.py": "leaves out of a file for training what the file itself marks as held out",
     "labeling/snapshot_counts.py": "counts people's rankings by side; no model",
     "app/demo_run.py": "names the demo's held-out prompts when it imports them",
 }

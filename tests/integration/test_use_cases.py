@@ -21,6 +21,7 @@ from call_graph import Function, calls_of_method, functions, reachable
 import app.demo_project
 import app.instant_selection
 import app.people
+import app.web_runs
 import labeling.adjudication
 import labeling.alarms
 import labeling.comparison
@@ -118,7 +119,7 @@ def imported(name: str) -> UseCase:
 
 CALLS = {
     "app.demo_project.create_demo_project": UseCase(
-        Role.RESEARCHER, lambda store, who, w: app.demo_project.create_demo_project(store, who)
+        Role.RESEARCHER, lambda store, who, _: app.demo_project.create_demo_project(store, who)
     ),
     "app.instant_selection.select_by_instant": UseCase(
         Role.RESEARCHER,
@@ -127,7 +128,7 @@ CALLS = {
         ),
         raises=InvalidInput,  # nothing was read by a frozen model
     ),
-    "app.people.add": UseCase(Role.ADMIN, lambda store, who, w: app.people.add(store, who, "Eve", Role.ADMIN)),
+    "app.people.add": UseCase(Role.ADMIN, lambda store, who, _: app.people.add(store, who, "Eve", Role.ADMIN)),
     "app.people.new_link": UseCase(Role.ADMIN, lambda store, who, w: app.people.new_link(store, who, w.ids["ann"])),
     "app.people.change_role": UseCase(
         Role.ADMIN, lambda store, who, w: app.people.change_role(store, who, w.ids["ann"], Role.ADMIN)
@@ -139,7 +140,7 @@ CALLS = {
     ),
     "labeling.comparison.create_comparison": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: labeling.comparison.create_comparison(store, who, [w.ids["compared"]], "blind"),
+        lambda store, who, w: labeling.comparison.create_comparison(store, who, w.home, [w.ids["compared"]], "blind"),
     ),
     "labeling.gold.make_gold": UseCase(
         Role.RESEARCHER, lambda store, who, w: labeling.gold.make_gold(store, who, w.ids["ranked"])
@@ -151,7 +152,7 @@ CALLS = {
     "labeling.imports.import_responses": imported("import_responses"),
     "labeling.imports.import_rankings": imported("import_rankings"),
     "labeling.projects.new_project": UseCase(
-        Role.RESEARCHER, lambda store, who, w: labeling.projects.new_project(store, who, "mine")
+        Role.RESEARCHER, lambda store, who, _: labeling.projects.new_project(store, who, "mine")
     ),
     "labeling.projects.change_project": UseCase(
         Role.RESEARCHER,
@@ -193,6 +194,18 @@ CALLS = {
     "training.launch.queue_seeds": UseCase(
         Role.RESEARCHER,
         lambda store, who, w: training.launch.queue_seeds(
+            store, who, RunKind.REWARD, RewardConfig(), 2, snapshot_id=w.ids["snapshot"]
+        ),
+    ),
+    "app.web_runs.queue_run": UseCase(
+        Role.RESEARCHER,
+        lambda store, who, w: app.web_runs.queue_run(
+            store, who, RunKind.SAMPLE, SampleConfig(), project_id=w.ids["project"]
+        ),
+    ),
+    "app.web_runs.queue_seeds": UseCase(
+        Role.RESEARCHER,
+        lambda store, who, w: app.web_runs.queue_seeds(
             store, who, RunKind.REWARD, RewardConfig(), 2, snapshot_id=w.ids["snapshot"]
         ),
     ),
@@ -256,7 +269,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     task, ranked, gold = (make.make_task(store, project) for _ in range(3))
     people = {role.value: make.make_person(store, role) for role in Role}
     ann, admins = make.make_person(store), [make.make_person(store, Role.ADMIN) for _ in range(3)]
-    for person in people.values():
+    for person in [*people.values(), admins[1]]:
         make.make_ranking(store, ranked, person, [1, 2, 3])
     compared = make_compared(store)
     cancelled, queued = make.make_run(store), make.make_run(store)

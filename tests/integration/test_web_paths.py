@@ -82,7 +82,7 @@ def links(sqlite_store: Store, home: Home, served: Path) -> dict[str, str]:
 
 def queue(store: Store, kind: RunKind, field: str, value: str, links: dict[str, str]) -> Run:
     words: dict[str, Any] = {"ptx_coef": 0.1} if field == "ptx_file" else {}
-    words |= {"model_b": "demo"} if kind is RunKind.COMPARE else {}
+    words |= {"model_a": "demo", "model_b": "demo"} if kind is RunKind.COMPARE else {}
     config: Any = from_dict(CONFIGS[kind], words | {field: value})
     return web_runs.queue_run(store, make_person(store, Role.RESEARCHER), kind, config, **links)
 
