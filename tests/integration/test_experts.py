@@ -6,6 +6,7 @@ Experts lie in three-dimensional parameters, which PEFT wraps in another way tha
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,12 @@ import training.ppo_run
 import training.rloo_run
 import training.roles
 import training.save_roles
+from data.errors import InvalidInput
 from data.records import RunKind, RunStatus
 from training.adapters import adapter_on, attach, copied_weights, merged_state, not_adapted
 from training.encoding import pack
 from training.hf import merged
-from training.role_checks import RECORDED_FILE, plain_logprobs, plain_values
+from training.role_checks import RECORDED_FILE, difference, plain_logprobs, plain_values
 from training.roles import Roles, ScoredRow
 from training.save_roles import save_policy
 from training.scorer import Scorer
@@ -155,8 +157,14 @@ def test_the_check_saves_and_loads_again(family: str, rig: Rig) -> None:
     assert "MB were written, and removed" in said["Saved and loaded again"]
 
 
-def check(rig: Rig, family: str) -> dict[str, Any]:
-    words = {"model": rig.model(family), "prompts_per_iteration": 4, "max_new_tokens": 8}
+def test_in_bf16_tokens_that_go_to_another_expert_are_no_alarm(rig: Rig) -> None:
+    """With 8 bits for a number some near ties of the router fall the other way: a large difference at a few tokens."""
+    result = check(rig, "deepseek_v3", precision="bf16")
+    assert result["ok"] is True, result["checks"]
+
+
+def check(rig: Rig, family: str, **changes: Any) -> dict[str, Any]:
+    words = changes | {"model": rig.model(family), "prompts_per_iteration": 4, "max_new_tokens": 8}
     queued = rig.queue(RunKind.CHECK, snapshot=rig.small_snapshot, reward_run=rig.reward("lora", family), **words)
     found = rig.here(queued)
     assert found.result is not None and not list(rig.folder(found).glob(".saved-*"))
@@ -289,14 +297,34 @@ def test_what_is_not_adapted_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
         assert event.detail["model.layers.*.mlp.router.weight"] == 2 * 4 * 32
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
-def test_a_check_that_could_not_save_is_red(name: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "precision"), [("qwen3_moe", "fp32"), ("gpt_oss", "fp32"), ("deepseek_v3", "bf16")])
+def test_a_check_that_could_not_save_is_red(
+    name: str, precision: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An adapter left out of what is saved: the files are whole and load well."""
     monkeypatch.setattr(training.save_roles, "merged_state", lambda model, _adapter: merged_state(model, None))
-    result = check(rig, name)
+    result = check(rig, name, precision=precision)
     (last,) = (each for each in result["checks"] if each["name"] == "Saved and loaded again")
     assert last["state"] == "failed"
     assert re.search(r"the saved policy against the one in memory: off by [0-9.]+, where", last["words"])
+
+
+def test_what_rounding_explains() -> None:
+    """By hand: 1e-4 of the largest number or of 1; in bf16 the median, a twentieth, or a quarter of what moved."""
+    wanted = torch.tensor([1.0, 2.0, 10.0])
+    assert difference("x", wanted + 9e-4, wanted, is_half=False) == pytest.approx(9e-4, rel=1e-2)
+    for is_half, off, bare in (
+        (False, [0, 0, 2e-3], None),
+        (False, [0, math.nan, 0], None),
+        (True, [0.6, 0.6, 0], None),
+        (True, [0, 0.3, 0.3], wanted + 1),
+        (True, [math.nan] * 3, wanted + 1),
+    ):
+        with pytest.raises(InvalidInput, match=r"^x: off by .*, where rounding explains"):
+            difference("x", wanted + torch.tensor(off), wanted, is_half=is_half, bare=bare)
+    assert difference("x", wanted + torch.tensor([0.4, 0.4, 5]), wanted, is_half=True) == pytest.approx(0.4)
+    off = torch.tensor([0.2, 0.2, 5])
+    assert difference("x", wanted + off, wanted, is_half=True, bare=wanted + 1) == pytest.approx(0.2)
 
 
 def test_a_role_with_other_numbers_than_its_model_turns_the_check_red(
