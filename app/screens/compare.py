@@ -182,10 +182,10 @@ def held_out_words(result: dict[str, Any], samples: list[dict[str, Any]], prompt
     trained = len({prompt_text(sample.get("prompt")) for sample in known if sample["trained_on"]})
     if why := result.get("held_out_not_known"):
         return plain(f"It is not known whether these prompts are held out: {why}.")
-    behind = "the models compared, their reward models and what they started from"
+    behind = "the models compared, their reward models or what they started from"
     if trained:
         return f":material/warning: {trained} of {count(len(prompts), 'prompt')} were trained on, by {behind}."
-    return f"{count(len(prompts), 'held-out prompt')}: nothing that this project knows of {behind} was trained on them."
+    return f"{count(len(prompts), 'held-out prompt')}: as far as is known here, none of {behind} was trained on them."
 
 
 def _side(title: str, sample: dict[str, Any] | None, *, is_best: bool) -> None:

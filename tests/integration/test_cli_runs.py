@@ -89,7 +89,9 @@ def test_sampling_is_queued_with_the_project_s_k(cli: Cli, sqlite_store: Store) 
 
 def test_features_are_queued_for_a_project(cli: Cli, sqlite_store: Store) -> None:
     project = factories.make_project(sqlite_store, "Trial")
-    made = cli.make("features", "--project", "Trial", "--set", "max_length=256")
+    refused = cli.refuse("features", "--project", "Trial")
+    assert "no response of the project says which model wrote it: name one, such as model=demo" in refused
+    made = cli.make("features", "--project", "Trial", "--set", "max_length=256", "--set", "model=demo")
     assert (made["kind"], made["status"], made["project_id"]) == ("features", "queued", project.id)
     assert (made["config"]["model"], made["config"]["max_length"]) == ("demo", 256)
 

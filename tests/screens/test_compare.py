@@ -136,7 +136,7 @@ def test_a_result_says_whether_its_prompts_are_held_out() -> None:
     rows = [{"prompt": f"p{n}", "side": side, "trained_on": n == 2} for n in range(4) for side in "ab"]
     prompts = [f"p{n}" for n in range(4)]
     assert ":material/warning: 1 of 4 prompts were trained on" in held_out_words({}, rows, prompts)
-    assert held_out_words({}, rows[:4], prompts[:2]).startswith("2 held-out prompts: nothing")
+    assert held_out_words({}, rows[:4], prompts[:2]).startswith("2 held-out prompts: as far as is known here")
     unsure = held_out_words({"held_out_not_known": "a file is gone"}, rows, prompts)
     assert "not known" in unsure and "a file is gone" in unsure
     assert "older release" in held_out_words({}, [{"prompt": "p0", "side": "a"}], ["p0"])
