@@ -91,8 +91,8 @@ PAIR_COLUMNS = pa.schema(
 _UNSAID: dict[str, Any] = {  # what a group holds of these unless there is more to say; the hash then leaves them out
     "unplaced": [], "acceptable": [], "flags": [], "quality": [], "strength": None, "comment": "", "facts": "",
     "duration_ms": None, "preferred": [], "compared": [], "probabilities": [], "adjudicated": False,
+    "display_order": [], "expected": None,
 }  # fmt: skip
-_NO_JUDGEMENT = ("display_order", "expected")  # about how it was made: in no hash, so that older ones stay as they are
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def hashed(groups: Iterable[Group], digest: Any) -> Iterator[Group]:
 
 def hash_row(row: dict[str, Any], digest: Any) -> None:
     """Feed a row to `digest`: only what it says, so that columns which come later change no older hash."""
-    said = {name: value for name, value in row.items() if name not in _NO_JUDGEMENT and value != _UNSAID.get(name, ...)}
+    said = {name: value for name, value in row.items() if value != _UNSAID.get(name, ...)}
     digest.update(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
     digest.update(b"\n")
 

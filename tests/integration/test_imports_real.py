@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
 import factories as make
 
+from data.paths import Home
 from data.projects import project_counts
 from data.prompts import list_prompts
 from data.rankings import current_rankings
 from data.roles import OPERATOR
 from data.store import Store
 from data.tasks import get_tasks
+from labeling.agreement import project_agreement
+from labeling.export import export_snapshot
 from labeling.imports import import_prompts, import_rankings
-from labeling.snapshots import SnapshotConfig, plan_snapshot
+from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot
 
 
 def test_175_seed_tasks_of_self_instruct(store: Store) -> None:
@@ -59,6 +63,33 @@ def test_ranked_groups_of_open_assistant(store: Store) -> None:
     counts = plan_snapshot(store, project.id, SnapshotConfig()).counts
     assert (counts["rankings_used"], counts["pairs"], counts["ties"]) == (212, 754, 0)
     assert 57 * 1 + 117 * 3 + 27 * 6 + 3 * 10 + 6 * 15 + 28 + 36 == 754
+
+
+def test_an_export_of_three_annotators_of_pandalm_comes_back_as_known(store: Store, home: Home, tmp_path: Path) -> None:
+    """Its own project stays as it is, pair agreement and all; another one gets the same sides."""
+    path, rows = tmp_path / "rows.jsonl", []
+    for row in json.loads(make.real_data("pandalm", "testset-v1.json").read_text(encoding="utf-8"))[:150]:
+        said = {"prompt": f"{row['instruction']}\n{row['input']}", "responses": [row["response1"], row["response2"]]}
+        ranks = {0: [1, 1], 1: [1, 2], 2: [2, 1]}
+        rows += [
+            said | {"annotator": name, "ranks": ranks[int(row[name])]}
+            for name in ("annotator1", "annotator2", "annotator3")
+        ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    project, other = make.make_project(store), make.make_project(store)
+    n = import_rankings(store, project.id, path).counts["rankings"]
+    agreed, config = project_agreement(store, project.id), SnapshotConfig(eval_share=0.3)
+    frozen = freeze_snapshot(store, home, project.id, config)
+    export_snapshot(home, frozen, "answers", tmp_path / "out")
+    for side in ("train", "eval"):
+        for here, counted in ((project, "known"), (other, "rankings")):
+            report = import_rankings(store, here.id, tmp_path / "out" / f"{side}.jsonl")
+            assert (report.counts[counted], report.n_problems) == (report.n_rows, 0)
+    assert n > 400
+    assert project_agreement(store, project.id) == agreed
+    assert len(agreed.annotators) == len(project_agreement(store, other.id).annotators) == 3
+    there = plan_snapshot(store, other.id, SnapshotConfig(eval_share=0.0, seed=1)).counts
+    assert (there["pairs_train"], there["pairs_eval"]) == (frozen.counts["pairs_train"], frozen.counts["pairs_eval"])
 
 
 def test_pairs_of_hh(sqlite_store: Store, tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def test_the_hash_changes_with_everything_that_a_group_holds(sqlite_store: Store
         {"unplaced": (1, 2)}, {"acceptable": (True, None, False)}, {"flags": (("x",), (), ())}, {"strength": 2},
         {"quality": (7, None, 1)}, {"comment": "x"}, {"facts": "x"}, {"preferred": (0,) * 9},
         {"compared": (1,) * 9}, {"probabilities": (0.5,) * 9}, {"adjudicated": True}, {"duration_ms": 1},
+        {"display_order": (2, 1, 0)},
     ]  # fmt: skip
     assert {name for each in changed for name in each} == set(first.as_row())
     hashes = {content_hash([replace(first, **each), *groups[1:]]) for each in changed}

@@ -123,6 +123,35 @@ def test_finished_rankings_are_imported_from_another_format(sqlite_store: Store,
         assert project_counts(tx, project.id)["rankings"] == 1
 
 
+def test_every_count_of_an_import_has_its_words(sqlite_store: Store, open_app: Any) -> None:
+    """A file with gold in it, for one, ended in an error on the page."""
+    project = make_project(sqlite_store)
+    with sqlite_store.begin() as tx:
+        add_prompts(tx, project.id, [_prompt("one")])
+    said = {"responses": ["a", "b"], "ranks": [1, 2], "annotator": "ann"}
+    rows = [
+        said | {"prompt": "one", "split": "eval", "left_out": "extra"},
+        said | {"prompt": "two", "expected": {"ranks": [1, 2]}, "left_out": "gold"},
+        said | {"prompt": "two", "expected": {"ranks": [2, 1]}, "annotator": "bob"},
+        said | {"prompt": "three", "left_out": "overruled"},
+        said | {"prompt": "three", "adjudicated": True, "annotator": "researcher"},
+        said | {"prompt": "three"},
+    ]
+    app = _import_page(sqlite_store, open_app)
+    app.get_by_key("prompts.import.kind").set_value("rankings").run()
+    _upload(app, "answers.jsonl", "\n".join(map(json.dumps, rows)).encode())
+    assert not app.exception
+    assert _metrics(app) == {
+        "Rows read": "6", "New rankings": "5", "New skips": "0", "Known already": "1", "Doubles left out": "0",
+        "New gold tasks": "1", "Answers to gold that is kept as it is here": "1",
+        "Rows whose prompt keeps its side": "1", "Answers beyond those wanted there": "1",
+        "Answers overruled there": "1", "Decisions taken in as answers": "1", "Refused": "0",
+    }  # fmt: skip
+    _go(app)
+    assert not app.exception
+    assert "5 new rankings, 1 known already" in app.success[0].value.replace("\\", "")
+
+
 def test_finished_responses_become_tasks(sqlite_store: Store, open_app: Any) -> None:
     project = make_project(sqlite_store)
     app = _import_page(sqlite_store, open_app)
