@@ -124,6 +124,23 @@ def _one_torch_thread() -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
+_FLOAT64 = Path(__file__).parent / "float64"
+
+
+@pytest.fixture(autouse=True)
+def _in_float64(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests marked `float64` compute in it, in child processes too, unless they are marked `float32` themselves."""
+    if request.node.get_closest_marker("float64") is None or request.node.get_closest_marker("float32") is not None:
+        yield
+        return
+    from float64 import everywhere
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_FLOAT64), os.environ.get("PYTHONPATH")])))
+    before = everywhere.install()
+    yield
+    everywhere.restore(before)
+
+
 class _NetworkUse(OSError):
     """Raised to whoever opens a connection to another machine; the test fails even if that is caught."""
 
