@@ -127,18 +127,30 @@ def _one_torch_thread() -> None:
 _FLOAT64 = Path(__file__).parent / "float64"
 
 
-@pytest.fixture(autouse=True)
-def _in_float64(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests marked `float64` compute in it, in child processes too, unless they are marked `float32` themselves."""
-    if request.node.get_closest_marker("float64") is None or request.node.get_closest_marker("float32") is not None:
+@pytest.fixture(scope="module", autouse=True)
+def _module_in_float64(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The tests and fixtures of a file that is marked `float64` compute in it, and so do their child processes."""
+    if request.node.get_closest_marker("float64") is None:
         yield
         return
     from float64 import everywhere
 
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_FLOAT64), os.environ.get("PYTHONPATH")])))
-    before = everywhere.install()
-    yield
-    everywhere.restore(before)
+    with pytest.MonkeyPatch.context() as patch, everywhere.float64():
+        patch.setenv("PYTHONPATH", str(_FLOAT64), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_in_float32(request: pytest.FixtureRequest, _module_in_float64: None) -> Iterator[None]:
+    """In such a file, a test that is marked `float32` does not. Its models are its own: see `float64.everywhere`."""
+    if request.node.get_closest_marker("float32") is None:
+        yield
+        return
+    from float64 import everywhere
+
+    with pytest.MonkeyPatch.context() as patch, everywhere.float32():
+        patch.delenv("PYTHONPATH")
+        yield
 
 
 class _NetworkUse(OSError):

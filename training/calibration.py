@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from training.figures import Array
+from data.intervals import Array
 
 BINS = 10
 TEMPERATURES = (0.01, 100.0)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from training.figures import SEED, Array, rightness
+from data.intervals import SEED, Array
+from training.figures import rightness
 from training.instant import Example, Head, fit_head, pairs_of, subset_by_prompt
 
 SHARES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)

@@ -7,33 +7,60 @@ processor's kernels. In float64 the same code has 29 more binary digits: what is
 where the law holds, and as large as ever where it doesn't.
 
 Every name of float32 becomes float64, also in the libraries: many norms are computed in `torch.float32` whatever their
-input. What remains float32 is what PyTorch's own C++ makes without being asked for a type: nothing here depends on it.
+input. Models are saved in float64 then. One that was saved in float32 can't be read meanwhile: safetensors looks up
+`torch.float32` by its name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 
-def install() -> dict[str, Any]:
-    """Put float64 in place of float32. Returns what stood there, for `restore`."""
-    import safetensors.torch  # noqa: F401  its table of names, and transformers', must be made with the true types
+@contextmanager
+def float64() -> Iterator[None]:
+    """Put float64 in place of float32 for a while."""
+    single = _single()  # looked up before anything is replaced
+    install()
+    try:
+        yield
+    finally:
+        _put(*single)
+
+
+@contextmanager
+def float32() -> Iterator[None]:
+    """Within that, the true float32 for a while."""
+    _put(*_single())
+    try:
+        yield
+    finally:
+        install()
+
+
+def install() -> None:
+    """Put float64 in place of float32 for good."""
+    import torch
+
+    _single()
+    _put(torch.float64, torch.Tensor.double, torch.nn.Module.double)
+
+
+@cache
+def _single() -> tuple[Any, Any, Any]:
+    """What the names stand for in truth."""
+    import safetensors.torch  # noqa: F401  its table of types, and that of transformers, must be made with these
     import torch
     import transformers.modeling_utils  # noqa: F401
 
-    before = {"float32": torch.float32, "float": torch.float, "of_tensor": torch.Tensor.float}
-    before |= {"of_module": torch.nn.Module.float, "default": torch.get_default_dtype()}
-    _put(torch.float64, torch.float64, torch.Tensor.double, torch.nn.Module.double, torch.float64)
-    return before
+    return torch.float32, torch.Tensor.float, torch.nn.Module.float
 
 
-def restore(before: dict[str, Any]) -> None:
-    _put(before["float32"], before["float"], before["of_tensor"], before["of_module"], before["default"])
-
-
-def _put(float32: Any, float_: Any, of_tensor: Any, of_module: Any, default: Any) -> None:
+def _put(dtype: Any, of_tensor: Any, of_module: Any) -> None:
     import torch
 
-    torch.float32, torch.float = float32, float_
+    torch.float32 = torch.float = dtype
     torch.Tensor.float, torch.nn.Module.float = of_tensor, of_module  # type: ignore[method-assign]
-    torch.set_default_dtype(default)
+    torch.set_default_dtype(dtype)
