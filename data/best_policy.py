@@ -130,7 +130,7 @@ def why_no_best(tx: Tx, run: Run) -> str | None:
     last = "no number" if best.last_figure is None else f"{best.last_figure:.4g}"
     n = "" if best.standing is None else f" on {best.standing.prompts:,} prompts"
     return (
-        f"that run kept no best policy: no evaluation had a higher {best.told_by} than its start ({best.figure:.4g}{n}; "
-        f"the last, iteration {best.last_iteration}, has {last}); name run:{run.id} for the last, or the start itself, "
-        f"{run.config.get('model')}"
+        f"that run kept no best policy: no evaluation had a higher {best.told_by} than its start "
+        f"({best.figure:.4g}{n}; the last, iteration {best.last_iteration}, has {last}); name run:{run.id} for the last, "
+        f"or the start itself, {run.config.get('model')}"
     )

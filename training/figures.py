@@ -112,6 +112,13 @@ def target_columns(judged: Sequence[Judged]) -> tuple[Array, Array, Array]:
     return table[:, 0], table[:, 1], table[:, 2]
 
 
+def target_prompts(judged: Sequence[Judged]) -> NDArray[np.int64]:
+    """Whose prompt each row of `target_columns` is of."""
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(ranking.prompt_id for ranking in judged))}
+    counts = [len(ranking.pairs) + len(ranking.even_pairs) for ranking in judged]
+    return np.repeat([numbers[ranking.prompt_id] for ranking in judged], counts).astype(np.int64)
+
+
 def share(
     values: Array, weights: Array, prompts: NDArray[np.int64], within: Interval = SHARE
 ) -> dict[str, float | int | None]:

@@ -56,6 +56,7 @@ def learning_curve(train: Sequence[Example], held_out: Sequence[Example]) -> dic
     low, high = np.percentile(curves, [2.5, 97.5], axis=0)
     return {
         "of": "the instant reward model",
+        "prompts": len(prompts),
         "points": [
             {"share": share, "rankings": each.rankings, "accuracy": float(row.mean()), "low": float(least),
              "high": float(most)}

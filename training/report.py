@@ -28,6 +28,7 @@ from training.figures import (
     rightness,
     share,
     target_columns,
+    target_prompts,
     tau,
 )
 
@@ -52,7 +53,7 @@ def figures(judged: Sequence[Judged], train: Sequence[Judged], names: Sequence[S
         "by_k": by(pairs, lambda facts: [facts["k"]]),
         "by_annotator": by(pairs, lambda facts: [facts["annotator"]] if facts["annotator"] else []),
         "by_flag": by(pairs, lambda facts: facts["flags"]),
-        "calibration": calibration(*target_columns(judged)),
+        "calibration": calibration(*target_columns(judged), target_prompts(judged)),
         "length": length_figures(judged, pairs, longer_wins(train)),
         "scores": score_distribution(judged),
         "best_of": best_of_curve(judged),

@@ -89,7 +89,8 @@ def test_what_kept_none_is_one_clear_error_that_says_why(sqlite_store: Store, sn
     other = ended(sqlite_store, RunKind.RLOO, snapshot=snapshot)
     active = watched(sqlite_store, snapshot, {0: 0.1, 2: 0.7}, None)
     expected = {
-        f"{start.id}/best": r"kept no best policy: no evaluation had a higher held_out/objective than its start \(0.5 on 16 prompts; the last, "
+        f"{start.id}/best": r"kept no best policy: no evaluation had a higher held_out/objective than its "
+        r"start \(0.5 on 16 prompts; the last, "
         rf"iteration 4, has 0.3\); name run:{start.id} for the last, or the start itself, demo",
         f"{unmeasured.id}/best": r"kept no best policy: it measured no held-out prompts.*; name run:",
         f"{other.id}/best": r"is a rloo run, and only a ppo run keeps a best policy; name run:",

@@ -84,8 +84,8 @@ def test_what_is_said_where_there_is_none_or_it_is_the_last(
 @pytest.mark.parametrize(
     ("prompts", "words"),
     [
-        (4, "Which policy is best can't be told: 4 prompts, and 10 are needed. The highest held_out/objective: iteration "
-         "2, 0.9. It is the last one measured."),
+        (4, "Which policy is best can't be told: 4 prompts, and 10 are needed. The highest held_out/objective: "
+         "iteration 2, 0.9. It is the last one measured."),
         (0, "Which policy is best can't be told: how many prompts were asked is not known. The highest "
          "held_out/objective: iteration 2, 0.9. It is the last one measured."),
     ],
