@@ -131,6 +131,6 @@ def why_no_best(tx: Tx, run: Run) -> str | None:
     n = "" if best.standing is None else f" on {best.standing.prompts:,} prompts"
     return (
         f"that run kept no best policy: no evaluation had a higher {best.told_by} than its start "
-        f"({best.figure:.4g}{n}; the last, iteration {best.last_iteration}, has {last}); name run:{run.id} for the last, "
-        f"or the start itself, {run.config.get('model')}"
+        f"({best.figure:.4g}{n}; the last, iteration {best.last_iteration}, has {last}); name run:{run.id} for the "
+        f"last, or the start itself, {run.config.get('model')}"
     )

@@ -193,8 +193,8 @@ def difference_words(scored: list[Pair]) -> str:
     n = count(found.n, "prompt")
     if found.told is Told.TOO_FEW:
         return (
-            f"Which model the reward model scores higher can't be told yet: {n}, and {LEAST_PROMPTS} are needed. B less "
-            f"A is {number(found.value)} on average."
+            f"Which model the reward model scores higher can't be told yet: {n}, and {LEAST_PROMPTS} are needed. B "
+            f"less A is {number(found.value)} on average."
         )
     reach = f"B less A is {number(found.value)} ({number(found.low)} to {number(found.high)}, 95 %, {n}, paired)."
     which = {Told.MORE: "B higher", Told.LESS: "A higher"}.get(found.told)

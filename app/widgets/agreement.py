@@ -88,8 +88,8 @@ def mark_words(figure: Figure) -> str:
     return (
         f"One person foretells another this well ({low} to {high}, {count(figure.n_prompts, 'prompt')}): the mark for "
         "a reward model. Where a model's interval lies below it, more data or a better model helps. Where it lies "
-        "above, the model knows what most people prefer better than one of them does, and more is hardly to be had. Where "
-        f"the two overlap it can't be told. {table}"
+        "above, the model knows what most people prefer better than one of them does, and more is hardly to be had. "
+        f"Where the two overlap it can't be told. {table}"
     )
 
 

@@ -35,8 +35,8 @@ def show_baselines(run: Run) -> None:
     )
     st.caption(
         f"{count(result['prompts'], 'held-out prompt')}, {count(result['responses'], 'response')} each. The gain is "
-        "the score less what best-of-n from the start gets at the same KL, where its curve goes that far; the error is one "
-        f"standard error over prompts. {gain_words(result)} {equal_kl_words(result)}"
+        "the score less what best-of-n from the start gets at the same KL, where its curve goes that far; the error is "
+        f"one standard error over prompts. {gain_words(result)} {equal_kl_words(result)}"
     )
     policies = [(0, root(row["kl"]), row["score"], row["model"]) for row in result["policies"]]
     chart = frontier_chart(pd.DataFrame(policies, columns=COLUMNS), best_of_frame(result))

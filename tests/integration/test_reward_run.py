@@ -122,7 +122,7 @@ def test_the_mean_score_of_sft_responses_is_0(finished: Run, rig: Rig) -> None:
     assert abs(finished.result["shift"]) > 1e-2
 
 
-def assert_plain_transformers_agrees(rig: Rig, run: Run) -> None:
+def assert_plain_transformers_agrees(rig: Rig, run: Run, off: float = 1e-10) -> None:
     """Texts as a stranger would score them: the saved tokenizer and model, nothing of ours but the shift."""
     place = rig.folder(run) / "model"
     tokenizer, model = AutoTokenizer.from_pretrained(place), AutoModelForSequenceClassification.from_pretrained(place)
@@ -143,7 +143,7 @@ def assert_plain_transformers_agrees(rig: Rig, run: Run) -> None:
         padded = tokenizer.pad({"input_ids": ids}, return_tensors="pt")
         with torch.no_grad():
             theirs = model.eval()(**padded).logits.squeeze(-1) - run.result["shift"]
-        assert ours.tolist() == pytest.approx(theirs.tolist(), abs=1e-10)
+        assert ours.tolist() == pytest.approx(theirs.tolist(), abs=off)
 
 
 def test_plain_transformers_gives_the_same_scores(finished: Run, rig: Rig) -> None:
@@ -323,7 +323,9 @@ def test_half_precision_trains_too(rig: Rig) -> None:
     assert run.versions["bf16"] is True
     before, *_, after = rig.curve(run, "reward/loss")
     assert after < before
-    assert_plain_transformers_agrees(rig, run)
+    # Both compute in float32 here, from the same weights. A chain of n rounded operations is off by at most n 2^-24 of
+    # the numbers in it (Higham 2002, section 3.1): some 2 layers of 4 products over up to 64 terms, of scores up to 8.
+    assert_plain_transformers_agrees(rig, run, off=512 * 2**-24 * 8)
 
 
 def test_centring_draws_the_scores_to_0(rig: Rig) -> None:
