@@ -45,7 +45,7 @@ def launched(rig: Rig, run: Run) -> subprocess.Popen[str]:
     words = [*ACCELERATE, *line.replace("RUN_ID", run.id).split()]
     given = {HOME_VARIABLE: str(rig.home.root), STORE_VARIABLE: rig.store.url}
     given |= {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
-    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    quiet = {"HF_HUB_OFFLINE": "1"}
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(words, env=os.environ | given | quiet, cwd=rig.home.root, **output)
 

