@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from app.demo_judge import BEST_LENGTH, END_BONUS, LAPSE, NOISE, STEP, TOKEN_COST, gold_score
+from data.intervals import LEAST_PROMPTS, Difference, Told, paired
 
 Rows = list[dict[str, Any]]
 Curves = dict[str, list[tuple[int, float]]]
@@ -42,12 +43,32 @@ def measure(rows: Rows) -> dict[str, tuple[float, float, float]]:
     return {name: mean_with_interval(values) for name, values in figures.items()}
 
 
+def gain(rows: Rows) -> Difference:
+    """By how much the gold score of the answers rose, prompt by prompt."""
+    sides: dict[str, dict[str, list[float]]] = {"a": defaultdict(list), "b": defaultdict(list)}
+    for row in rows:
+        sides[row["side"]][row["prompt"]].append(gold_score(row["n_tokens"], row["ended"]))
+    prompts = sorted(set(sides["a"]) & set(sides["b"]))
+    before, after = ([fmean(sides[side][prompt]) for prompt in prompts] for side in ("a", "b"))
+    return paired(after, before)
+
+
+def gain_words(found: Difference) -> str:
+    """Whether the gold score rose, with n and interval."""
+    if found.told is Told.TOO_FEW:
+        return f"Whether the gold score rose can't be told of {found.n} prompts; {LEAST_PROMPTS} are needed."
+    reach = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f}, paired over {found.n} prompts)"
+    words = {Told.MORE: "The gold score rose", Told.LESS: "The gold score fell"}
+    return f"{words.get(found.told, 'Whether the gold score rose can not be told')}: {reach}."
+
+
 def write_report(folder: Path, summary: dict[str, Any], curves: Curves, rows: Rows) -> None:
     """Write report.md, summary.json, reward.png and kl.png; put the figures before and after into the summary."""
     folder.mkdir(parents=True, exist_ok=True)
     before = measure([row for row in rows if row["side"] == "a"])
     after = measure([row for row in rows if row["side"] == "b"])
     summary["before"], summary["after"] = before, after
+    summary["gain"] = gain(rows).as_dict()
     _plot(folder / "reward.png", "Reward model's score of the sampled answers", curves["reward/score_mean"], "score")
     _plot(folder / "kl.png", "KL to the model before training", curves["kl/k1_mean"], "nats per answer")
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False), encoding="utf-8")
@@ -75,6 +96,8 @@ def _report(summary: dict[str, Any], before: Any, after: Any, rows: Rows) -> str
         "|---|---|---|",
         *[f"| {name} | {_cell(before[name])} | {_cell(after[name])} |" for name in before],
         "",
+        gain_words(gain(rows)),
+        "",
         "![score](reward.png) ![KL](kl.png)",
         "",
         "## Five answers side by side",
@@ -94,9 +117,14 @@ def _reward_words(summary: dict[str, Any]) -> str:
         return ""
     accuracy, shorter = held_out["pair_accuracy"], 1 - held_out["length_accuracy"]
     return (
-        f'The reward model orders {accuracy:.0%} of the pairs in {n} held-out rankings as the annotators did; "the '
-        f'shorter answer is better" orders {shorter:.0%}. '
-    )
+        f"The reward model orders {accuracy:.0%}{_reach(summary)} of the pairs in {n} held-out rankings as the "
+        f'annotators did; "the shorter answer is better" orders {shorter:.0%}. '
+    ) + "".join(f"{each} " for each in summary.get("reward_verdicts", [])[:1])
+
+
+def _reach(summary: dict[str, Any]) -> str:
+    told = summary.get("reward_pair_accuracy")
+    return "" if told is None or told["low"] is None else f" ({told['low']:.0%} to {told['high']:.0%})"
 
 
 def _side_by_side(rows: Rows) -> list[str]:

@@ -159,6 +159,8 @@ class _Demo:
             "compare_run": compare.id,
             "counts": snapshot.counts,
             "reward_held_out": reward.result["held_out"],
+            "reward_pair_accuracy": reward.result["pair_accuracy"],
+            "reward_verdicts": reward.result["verdicts"],
             "kl_last": self.curves["kl/k1_mean"][-1][1],
             "iterations": len(self.curves["kl/k1_mean"]),
             "seconds": self._seconds,

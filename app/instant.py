@@ -19,7 +19,7 @@ from data.rankings import current_rankings
 from data.records import Messages, RankingStatus
 from data.store import Store
 from data.tasks import get_tasks
-from training.figures import Judged, Pairs, pair_accuracy, pair_columns, rightness, share
+from training.figures import DIFFERENCE, Judged, Pairs, pair_accuracy, pair_columns, rightness, share
 from training.instant import Example, fit_head, out_of_fold_scores
 
 FEWEST, MOST = 10, 2_000  # rankings with features, before which nothing is said; the last ones, which are looked at
@@ -87,7 +87,7 @@ def what_labels_tell(store: Store, home: Home, project_id: str) -> Told:
         model,
         accuracy=pair_accuracy(pairs),
         length=share(rightness(margin), pairs.weight, pairs.prompt),
-        gain=share(pairs.right - rightness(margin), pairs.weight, pairs.prompt),
+        gain=share(pairs.right - rightness(margin), pairs.weight, pairs.prompt, DIFFERENCE),
         fit_s=fit_s,
     )
 

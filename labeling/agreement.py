@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from data.intervals import LEAST_PROMPTS, ratio_interval, wilson
 from data.people import get_person
 from data.projects import get_project
 from data.rankings import current_rankings
@@ -47,21 +48,33 @@ class Answer:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its 95 % interval, and how many comparisons it is of. None: undefined."""
+    """A figure with its 95 % interval, how many comparisons it is of, and of how many prompts. None: undefined."""
 
     value: float | None
     low: float | None
     high: float | None
     n: int
+    n_prompts: int = 0
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there are prompts enough for the interval to hold what it promises."""
+        return self.n_prompts >= LEAST_PROMPTS and self.low is not None
 
 
 @dataclass(frozen=True)
 class Share:
-    """How often an annotator, or the annotators of a task, agreed in `n` comparisons; None without one."""
+    """How often an annotator, or the annotators of a task, agreed in `n` comparisons; None without one.
+
+    `low`, `high`: its 95 % interval, Wilson's, of `n_tasks` tasks: comparisons within a task depend on each other.
+    """
 
     name: str
     agreement: float | None
     n: int
+    n_tasks: int = 0
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ def project_agreement(store: Store, project_id: str) -> Agreement:
         prompts = {task.id: task.messages[-1]["content"] for task in get_tasks(tx, [w.name for w in found.worst_tasks])}
     return replace(
         found,
-        annotators=[Share(names[each.name], each.agreement, each.n) for each in found.annotators],
+        annotators=[replace(each, name=names[each.name]) for each in found.annotators],
         n_skipped=statuses[RankingStatus.SKIPPED],
         n_unacceptable=statuses[RankingStatus.UNACCEPTABLE],
         prompts=prompts,
@@ -118,6 +131,7 @@ def agreement(answers: Iterable[Answer]) -> Agreement:
         people.add(answer.annotator)
     sums: dict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(_SUMS))
     by_person, by_task = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
+    tasks_of: dict[str, set[str]] = defaultdict(set)
     units: list[dict[str, int]] = []
     shared_by: set[tuple[str, str]] = set()
     for task, of_task in tasks.items():
@@ -128,20 +142,22 @@ def agreement(answers: Iterable[Answer]) -> Agreement:
             for one, other in combinations(sorted(unit), 2):
                 is_equal = unit[one] == unit[other]
                 by_person.update([(one, is_equal), (other, is_equal)])
+                tasks_of[one].add(task)
+                tasks_of[other].add(task)
                 by_task[task, is_equal] += 1
                 shared_by.add((one, other))
         for one_answer, other_answer in combinations(of_task.values(), 2):
             _add_two(sums[one_answer.prompt], one_answer, other_answer)
     table = np.array([sums[prompt] for prompt in sorted(sums)]).reshape(-1, _SUMS)
     figures = _figures(table, units)
-    shares = [_share(task, by_task) for task in dict.fromkeys(task for task, _ in by_task)]
+    shares = [_share(task, by_task, 1) for task in dict.fromkeys(task for task, _ in by_task)]
     worst = sorted((each for each in shares if each.agreement != 1), key=lambda each: (each.agreement or 0, -each.n))
     return Agreement(
         *figures,
         n_units=len(units),
         n_tasks=len(shares),
         n_annotator_pairs=len(shared_by),
-        annotators=[_share(person, by_person) for person in sorted(people)],
+        annotators=[_share(person, by_person, len(tasks_of[person])) for person in sorted(people)],
         worst_tasks=worst[:N_WORST],
     )
 
@@ -205,15 +221,31 @@ def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[F
     if units and point[2] is not None:
         point = (*point[:2], float(evalica.alpha(pd.DataFrame(units).T.astype(float), "nominal").alpha), *point[3:])
     n = (total[1], total[3], total[9:].sum(), total[5], total[7])
+    said = (table[:, 1], table[:, 3], table[:, 9:].sum(axis=1), table[:, 5], table[:, 7])  # by prompt
     figures = []
     for place in range(5):
         drawn = [value for values in resampled if (value := values[place]) is not None]
-        low, high = np.percentile(drawn, [2.5, 97.5]) if drawn and point[place] is not None else (None, None)
-        figures.append(
-            Figure(point[place], None if low is None else float(low), None if high is None else float(high),
-                   int(n[place]))
-        )  # fmt: skip
+        low, high = (None, None) if point[place] is None else _reach(place, table, drawn)
+        figures.append(Figure(point[place], low, high, int(n[place]), int((said[place] > 0).sum())))
     return figures[0], figures[1], figures[2], figures[3], figures[4]
+
+
+# Sum and number of what each figure is the mean of, and what it can be; alpha is no mean.
+_MEANS = {0: (0, 1, (0.0, 1.0)), 1: (2, 3, (0.0, 1.0)), 3: (4, 5, (-1.0, 1.0)), 4: (6, 7, (0.0, 1.0))}
+
+
+def _reach(place: int, table: NDArray[np.float64], drawn: list[float]) -> tuple[float | None, float | None]:
+    """Percentiles of the resampled figures. Where all prompts say the same, what is known of the others; alpha has no
+    interval then."""
+    if not drawn:
+        return None, None
+    if max(drawn) - min(drawn) < 1e-12:
+        if place not in _MEANS:
+            return None, None
+        parts, wholes, within = _MEANS[place]
+        return ratio_interval(table[:, parts], table[:, wholes], within)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(low), float(high)
 
 
 _Values = tuple[float | None, float | None, float | None, float | None, float | None]
@@ -241,9 +273,10 @@ def _ratio(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 
-def _share(name: str, counted: Counter[tuple[str, bool]]) -> Share:
+def _share(name: str, counted: Counter[tuple[str, bool]], n_tasks: int) -> Share:
     n = counted[name, True] + counted[name, False]
-    return Share(name, _ratio(counted[name, True], n), n)
+    value = _ratio(counted[name, True], n)
+    return Share(name, value, n, n_tasks, *wilson(value, n_tasks))
 
 
 def _answers(tx: Tx, ranked: list[tuple[Ranking, str]]) -> Iterable[Answer]:

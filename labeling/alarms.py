@@ -5,12 +5,13 @@ An alarm looks at what was answered since the last pause was lifted: who was tal
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from data.check_answers import first_answers, gold_answers
 from data.engine import Store, Tx
 from data.gold import gold_of_tasks
+from data.intervals import wilson
 from data.label_settings import OnAlarm
 from data.pauses import Pause, current_pause, last_lifted_at, lift_pause, list_pauses, pause_annotator
 from data.people import list_people
@@ -32,12 +33,18 @@ class AlarmKind(StrEnum):
 
 @dataclass(frozen=True)
 class Alarm:
-    """Gold: the pair agreement `value` on `n` items is below the threshold. Haste: a share of `n` answers is above."""
+    """Gold: the pair agreement `value` on `n` items is below the threshold. Haste: a share of `n` answers is above.
+
+    `low`, `high`: the 95 % interval of the value (Wilson's). The threshold is for the value, as the project asks: where
+    the interval holds it, chance may have raised the alarm.
+    """
 
     kind: AlarmKind
     value: float
     threshold: float
     n: int
+    low: float | None = field(default=None, compare=False)
+    high: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def _gold_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> Al
     threshold = project.settings.gold_threshold
     if found.value is None or found.n_items < project.settings.gold_min_items or found.value >= threshold:
         return None
-    return Alarm(AlarmKind.GOLD, found.value, threshold, found.n_items)
+    return Alarm(AlarmKind.GOLD, found.value, threshold, found.n_items, found.low, found.high)
 
 
 def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> Alarm | None:
@@ -111,7 +118,8 @@ def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> A
     if len(timed) < project.settings.haste_min_answers:
         return None
     share = sum(is_hasty(duration, n_words(task)) for duration, task in timed) / len(timed)
-    return Alarm(AlarmKind.HASTE, share, threshold, len(timed)) if share > threshold else None
+    low, high = wilson(share, len(timed))
+    return Alarm(AlarmKind.HASTE, share, threshold, len(timed), low, high) if share > threshold else None
 
 
 def _is_hasty(answer: NewRanking, task: Task) -> bool:

@@ -6,10 +6,11 @@ Pairs within a rest that was placed last in no order are no comparisons, on eith
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from data.gold import Gold
+from data.intervals import wilson
 from data.records import Ranking, RankingStatus
 
 _Side = tuple[Sequence[int], Sequence[int]]  # ranks, and the positions without an order
@@ -17,11 +18,16 @@ _Side = tuple[Sequence[int], Sequence[int]]  # ranks, and the positions without 
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """The share of `n` pairs, of `n_items` tasks, that are as they should be; None without a pair."""
+    """The share of `n` pairs, of `n_items` tasks, that are as they should be; None without a pair.
+
+    `low`, `high`: its 95 % interval (Wilson's, of the tasks: pairs of one task depend on each other).
+    """
 
     value: float | None
     n: int
     n_items: int
+    low: float | None = field(default=None, compare=False)
+    high: float | None = field(default=None, compare=False)
 
 
 def agreement_with_gold(answers: Iterable[tuple[Ranking, Gold]]) -> PairAgreement:
@@ -70,4 +76,5 @@ def _order(ranks: Sequence[int], first: int, second: int) -> int:
 def _share(items: Iterable[list[float]]) -> PairAgreement:
     compared = [points for points in items if points]
     n = sum(map(len, compared))
-    return PairAgreement(sum(map(sum, compared)) / n if n else None, n, len(compared))
+    value = sum(map(sum, compared)) / n if n else None
+    return PairAgreement(value, n, len(compared), *wilson(value, len(compared)))

@@ -5,7 +5,6 @@ Prompts are what is drawn: several rankings of a prompt are averaged within it, 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+
+from data.intervals import wilson
 
 N_BOOTSTRAP = 1000
 NOT_CONNECTED = "no chain of comparisons leads from each model to each other"
@@ -106,7 +107,7 @@ def _rate(pair: tuple[str, str], column: np.ndarray, draws: Sequence[np.ndarray]
     means = [scores[draw][known[draw]].mean() for draw in draws if known[draw].any()]
     n = int(known.sum())
     rate = wins + ties / 2
-    interval = None if n < 2 else _wilson(rate, n) if np.ptp(scores[known]) == 0 else _interval(means)
+    interval = None if n < 2 else _of_equal(rate, n) if np.ptp(scores[known]) == 0 else _interval(means)
     return Rate(*pair, wins, ties, losses, rate, interval, n)
 
 
@@ -154,12 +155,9 @@ def _is_connected(models: list[str], pairs: list[tuple[str, str]]) -> bool:
     return len(reached) == len(models)
 
 
-def _wilson(share: float, n: int) -> Interval:
-    """The score interval of a share of n. Source: Wilson 1927."""
-    z = 1.959964
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+def _of_equal(rate: float, n: int) -> Interval:
+    low, high = wilson(rate, n)
+    return low or 0.0, 1.0 if high is None else high
 
 
 def _interval(values: Sequence[float]) -> Interval:

@@ -26,7 +26,7 @@ _KEPT = ("RANKLOOP_FORBID_SKIPS", "RANKLOOP_TEST_DATA")
 for _name in [name for name in os.environ if name.startswith(("RANKLOOP_", "HF_")) and name not in _KEPT]:
     del os.environ[_name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch too, here and in the runs that tests make
 
 from postgres_server import PostgresServer, start_postgres  # noqa: E402
 
@@ -119,9 +119,38 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def _one_torch_thread() -> None:
+def _torch_threads() -> None:
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
+        sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+_FLOAT64 = Path(__file__).parent / "float64"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_in_float64(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The tests and fixtures of a file that is marked `float64` compute in it, and so do their child processes."""
+    if request.node.get_closest_marker("float64") is None:
+        yield
+        return
+    from float64 import everywhere
+
+    with pytest.MonkeyPatch.context() as patch, everywhere.float64():
+        patch.setenv("PYTHONPATH", str(_FLOAT64), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_in_float32(request: pytest.FixtureRequest, _module_in_float64: None) -> Iterator[None]:
+    """In such a file, a test that is marked `float32` does not. Its models are its own: see `float64.everywhere`."""
+    if request.node.get_closest_marker("float32") is None:
+        yield
+        return
+    from float64 import everywhere
+
+    with pytest.MonkeyPatch.context() as patch, everywhere.float32():
+        patch.delenv("PYTHONPATH")
+        yield
 
 
 class _NetworkUse(OSError):

@@ -7,6 +7,7 @@ which costs no start, or as in the product in a child of a worker (`in_child`).
 from __future__ import annotations
 
 import math
+import os
 import random
 import signal
 from collections.abc import Callable
@@ -128,12 +129,12 @@ class Rig:
 
     def queue(self, kind: RunKind, *, reward_run: Run | None = None, snapshot: Snapshot | None = None,
               project: Project | None = None, **changes: Any) -> Run:  # fmt: skip
-        """Queue a run with one thread and the given fields."""
+        """Queue a run with the tests' number of threads and the given fields."""
         return queue_run(
             self.store,
             OPERATOR,
             kind,
-            CONFIGS[kind](**({"threads": 1} | changes)),
+            CONFIGS[kind](**({"threads": int(os.environ.get("OMP_NUM_THREADS", "1"))} | changes)),
             project_id=project.id if project else None,
             snapshot_id=snapshot.id if snapshot else None,
             reward_run_id=reward_run.id if reward_run else None,

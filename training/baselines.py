@@ -14,6 +14,7 @@ import torch
 
 from data.best_policy import run_of
 from data.errors import InvalidInput
+from data.intervals import paired
 from data.runs import get_run
 from training.build_roles import REWARD_MODEL, load_reward_model, second_reward_models
 from training.config import BaselinesConfig, second_names
@@ -68,7 +69,10 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
             rows.append(judge.row(name, policy, source))
         reporter.step(number, total)
     found = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
-    return found | compare_at_equal_kl(rows, curve, reporter)
+    found |= compare_at_equal_kl(rows, curve, reporter)
+    for row in rows:
+        row.update(judge.gain_interval(row))
+    return found
 
 
 def compare_at_equal_kl(
@@ -132,6 +136,8 @@ class Judge:
     ) -> None:
         self.config, self.reporter, self.machine = config, reporter, machine
         self.encoder, self.prompts, self.scorers = encoder, prompts, scorers
+        self.means: dict[str, list[float]] = {}  # of each policy, by prompt
+        self.groups: list[list[float]] = []  # scores of the start's responses to each prompt
 
     def row(self, name: str, policy: ModelSource, start: ModelSource) -> dict[str, Any]:
         """A policy's line of the table. The standard error is over prompts."""
@@ -141,6 +147,7 @@ class Judge:
         scores = self.scorers.first.score(rows).tolist()
         n = self.config.responses
         means = [fmean(scores[place : place + n]) for place in range(0, len(scores), n)]
+        self.means[name] = means
         error = pstdev(means) / math.sqrt(max(1, len(means) - 1))
         found: dict[str, Any] = {"model": name, "kl": kl, "score": fmean(scores), "score_error": error}
         found["tokens"] = fmean(len(row.response) for row in rows)
@@ -150,11 +157,25 @@ class Judge:
         """Best-of-n by the reward model, n = 1, 2, 4, ...: mean score over all ways to draw n, and its KL."""
         most = self.config.best_of
         scores = self.scorers.first.score(self.sample(start, most)).tolist()
-        groups = [scores[place : place + most] for place in range(0, len(scores), most)]
-        sizes = [2**power for power in range(most.bit_length()) if 2**power <= most]
+        self.groups = [scores[place : place + most] for place in range(0, len(scores), most)]
         return [
-            {"n": n, "kl": kl_of_best(n), "score": fmean(best_of(group, group, n) for group in groups)} for n in sizes
+            {"n": n, "kl": kl_of_best(n), "score": fmean(best_of(group, group, n) for group in self.groups)}
+            for n in self.sizes
         ]
+
+    @property
+    def sizes(self) -> list[int]:
+        most = self.config.best_of
+        return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+    def gain_interval(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The 95 % interval of a policy's gain over best-of-n at its KL, paired by prompt, and what it says."""
+        if row["gain_over_best_of_n"] is None:
+            return {"gain_low": None, "gain_high": None, "gain_told": None}
+        curves = ([(kl_of_best(n), best_of(group, group, n)) for n in self.sizes] for group in self.groups)
+        theirs = [score_at(curve, row["kl"]) or 0.0 for curve in curves]  # not None: the KL lies within the curve
+        found = paired(self.means[row["model"]], theirs)
+        return {"gain_low": found.low, "gain_high": found.high, "gain_told": found.told.value}
 
     def sample(self, source: ModelSource, n: int) -> list[ScoredRow]:
         """n responses to each prompt, with the same random numbers for every model."""

@@ -6,13 +6,15 @@ people, the share that did.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from training.figures import Array
+from data.intervals import Array, Z, told
 
 BINS = 10
 TEMPERATURES = (0.01, 100.0)
@@ -65,9 +67,32 @@ def fitted_temperature(margins: Array, weights: Array, targets: Array) -> float:
     return float(np.exp(found.x))
 
 
-def calibration(margins: Array, weights: Array, targets: Array) -> dict[str, Any]:
-    """All of it, as given and at the fitted temperature, which is fitted on the same pairs."""
+def temperature_interval(
+    margins: Array, weights: Array, targets: Array, prompts: NDArray[np.int64], temperature: float
+) -> tuple[float | None, float | None]:
+    """The 95 % interval of a fitted temperature: normal in its logarithm, with the sandwich variance over prompts
+    (White 1980, clustered). None for fewer than two prompts, and at the ends of what is tried, where it is no minimum.
+    """
+    u = margins / temperature
+    pull = expit(u) - targets
+    slopes = np.bincount(np.unique(prompts, return_inverse=True)[1], -weights * u * pull)
+    curvature = float((weights * (expit(u) * expit(-u) * u * u + pull * u)).sum())
+    at_an_end = min(abs(math.log(temperature / each)) for each in TEMPERATURES) < 0.01
+    if len(slopes) < 2 or at_an_end or curvature <= 0:
+        return None, None
+    n = len(slopes)
+    error = math.sqrt(n / (n - 1) * float((slopes**2).sum())) / curvature
+    return temperature * math.exp(-Z * error), temperature * math.exp(Z * error)
+
+
+def calibration(margins: Array, weights: Array, targets: Array, prompts: NDArray[np.int64]) -> dict[str, Any]:
+    """All of it, as given and at the fitted temperature, which is fitted on the same pairs.
+
+    prompts: whose pairs they are. `told`: whether the temperature is above 1, so that the model is too sure.
+    """
     temperature = fitted_temperature(margins, weights, targets)
+    low, high = temperature_interval(margins, weights, targets, prompts, temperature)
+    n_prompts = len(set(prompts.tolist()))
     bins = reliability(margins, weights, targets)
     cooled = reliability(margins, weights, targets, temperature)
     return {
@@ -75,6 +100,11 @@ def calibration(margins: Array, weights: Array, targets: Array) -> dict[str, Any
         "error": expected_calibration_error(bins),
         "loss": negative_log_likelihood(margins, weights, targets),
         "temperature": temperature,
+        "temperature_low": low,
+        "temperature_high": high,
+        "told": told(low, high, n_prompts, mark=1.0).value,
+        "prompts": n_prompts,
+        "n": len(margins),
         "error_at_temperature": expected_calibration_error(cooled),
         "loss_at_temperature": negative_log_likelihood(margins, weights, targets, temperature),
     }

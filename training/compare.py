@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from data.held_out import Choice, TrainedOn, choose_prompts, trained_on
+from data.intervals import paired
 from data.records import Messages, Prompt
 from data.text import messages_fingerprint
 from training.config import CompareConfig
@@ -29,7 +31,21 @@ def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
     if scorer is not None:
         for side, found in rows.items():
             result[f"score_{side}"] = sum(row["score"] for row in found) / max(1, len(found))
+        result["score_b_less_a"] = score_difference(rows["a"], rows["b"])
     return result
+
+
+def score_difference(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """By how much B's mean score is above A's on prompts that both answered, paired by prompt; None without one."""
+    means = []
+    for rows in (b, a):
+        by_prompt: dict[str, list[float]] = {}
+        for row in rows:
+            by_prompt.setdefault(messages_fingerprint(tuple(row["messages"])), []).append(row["score"])
+        means.append({prompt: fmean(scores) for prompt, scores in by_prompt.items()})
+    both = [prompt for prompt in means[0] if prompt in means[1]]
+    mine, other = ([of[prompt] for prompt in both] for of in means)
+    return paired(mine, other).as_dict() if both else None
 
 
 def wanted_prompts(config: CompareConfig, reporter: Reporter) -> Choice:

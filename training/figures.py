@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-N_RESAMPLES, SEED = 1000, 0
-Array = NDArray[np.float64]
+from data.intervals import Array, Interval, ratio_interval
+
+SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)  # what values can be; a difference's, of two shares
 
 
 @dataclass(frozen=True)
@@ -111,28 +112,26 @@ def target_columns(judged: Sequence[Judged]) -> tuple[Array, Array, Array]:
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-def share(values: Array, weights: Array, prompts: NDArray[np.int64]) -> dict[str, float | int | None]:
-    """A weighted mean with its 95 % interval: percentiles over prompts drawn with replacement."""
+def target_prompts(judged: Sequence[Judged]) -> NDArray[np.int64]:
+    """Whose prompt each row of `target_columns` is of."""
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(ranking.prompt_id for ranking in judged))}
+    counts = [len(ranking.pairs) + len(ranking.even_pairs) for ranking in judged]
+    return np.repeat([numbers[ranking.prompt_id] for ranking in judged], counts).astype(np.int64)
+
+
+def share(
+    values: Array, weights: Array, prompts: NDArray[np.int64], within: Interval = SHARE
+) -> dict[str, float | int | None]:
+    """A weighted mean with its 95 % interval: percentiles over prompts drawn with replacement. `within`: what a value
+    can be."""
     total = float(weights.sum())
     if not total:
         return {"value": None, "low": None, "high": None, "n": 0, "prompts": 0}
     known, places = np.unique(prompts, return_inverse=True)
     parts: Array = np.bincount(places, values * weights).astype(float)
-    low, high = interval(parts, np.bincount(places, weights).astype(float))
+    low, high = ratio_interval(parts, np.bincount(places, weights).astype(float), within)
     value = float((values * weights).sum() / total)
     return {"value": value, "low": low, "high": high, "n": len(values), "prompts": len(known)}
-
-
-def interval(parts: Array, wholes: Array) -> tuple[float | None, float | None]:
-    """95 % interval of sum(parts) / sum(wholes), entries drawn with replacement; none for a single entry."""
-    n = len(parts)
-    if n < 2:
-        return None, None
-    drawn = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
-    below = drawn @ wholes
-    ratios = (drawn @ parts)[below > 0] / below[below > 0]
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    return float(low), float(high)
 
 
 def pair_accuracy(pairs: Pairs) -> dict[str, Any]:
@@ -151,13 +150,15 @@ def by(pairs: Pairs, key: Callable[[dict[str, Any]], Iterable[Hashable]]) -> lis
     ]
 
 
-def per_ranking(judged: Sequence[Judged], figure: Callable[[Judged], float | None]) -> dict[str, Any]:
+def per_ranking(
+    judged: Sequence[Judged], figure: Callable[[Judged], float | None], within: Interval = SHARE
+) -> dict[str, Any]:
     """The mean over rankings of a figure, where it is defined, with its interval over prompts."""
     found = [(figure(ranking), ranking.prompt_id) for ranking in judged]
     kept = [(value, prompt) for value, prompt in found if value is not None]
     _, prompts = np.unique([prompt for _, prompt in kept], return_inverse=True)
     values = np.array([value for value, _ in kept], dtype=float)
-    return share(values, np.ones_like(values), prompts)
+    return share(values, np.ones_like(values), prompts, within)
 
 
 def exact_order(ranking: Judged) -> float:

@@ -82,9 +82,10 @@ def is_over_optimised(evaluations: list[dict[str, float]]) -> bool:
 
 
 def _over_optimised(evaluations: list[dict[str, float]]) -> Alarm:
+    n = f"{int(evaluations[-1]['prompts']):,} " if "prompts" in evaluations[-1] else ""
     return Alarm(
         OVER_OPTIMISED,
-        f"on held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure fell: "
+        f"on {n}held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure fell: "
         f"{evaluations[-1]['score']:.3f} and {evaluations[-1]['second']:.3f} now",
         "compare its samples with those of the best policy (run:ID/best); rank its responses, train the reward model "
         "again, or raise kl_coef",

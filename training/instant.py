@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from training.figures import Array
+from data.intervals import Array
 
 FOLDS = 5
 

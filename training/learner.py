@@ -26,12 +26,14 @@ from training.unfinished import Unfinished, read_unfinished
 @dataclass
 class Watch:
     """What the guards remember. `first`: the first iteration's figures; `evaluations`: on held-out prompts, in order;
-    `raised`: the alarms that are on; `best`: the evaluation with the best figure."""
+    `raised`: the alarms that are on; `best`: the evaluation with the best figure; `by_prompt`: of the start and of the
+    two best evaluations, by iteration, what that figure is the mean of."""
 
     first: dict[str, float] = field(default_factory=dict)
     evaluations: list[dict[str, float]] = field(default_factory=list)
     raised: list[str] = field(default_factory=list)
     best: dict[str, float] = field(default_factory=dict)
+    by_prompt: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from training.figures import SEED, Array, rightness
+from data.intervals import SEED, Array
+from training.figures import rightness
 from training.instant import Example, Head, fit_head, pairs_of, subset_by_prompt
 
 SHARES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
@@ -55,6 +56,7 @@ def learning_curve(train: Sequence[Example], held_out: Sequence[Example]) -> dic
     low, high = np.percentile(curves, [2.5, 97.5], axis=0)
     return {
         "of": "the instant reward model",
+        "prompts": len(prompts),
         "points": [
             {"share": share, "rankings": each.rankings, "accuracy": float(row.mean()), "low": float(least),
              "high": float(most)}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from data.best_policy import BEST_EVENT, STANDING_EVENT, START, standing, standing_detail
 from data.errors import InvalidInput
 from data.held_out import trained_on
 from data.records import Split
@@ -21,7 +22,7 @@ from training.config import BaselinesConfig, EvaluatedConfig, PPOConfig
 from training.encoding import Encoder
 from training.equal_kl import KL, PROMPTS_EVENT, SCORE
 from training.generation import Generated, generate
-from training.learner import Learner
+from training.learner import Learner, Watch
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.models import Machine, longest_prompt, write_json
@@ -83,9 +84,11 @@ class Evaluation:
         score, kl = figures[SCORE], max(figures[KL], 0.0)  # by chance it is below 0
         figures["held_out/objective"] = score - learner.score_scale * self.config.kl_coef * kl
         second = self.second_scores(rollout)
-        figures |= self.spread_figures(learner, rollout, score) if second is None else second_figures(second)
+        spread = self.spread_of_heads(learner, rollout) if second is None else None
+        figures |= spread_figures(spread, score) | ({} if second is None else second_figures(second))
         self.record(learner, rollout, second)
-        self.keep_if_best(learner, figures)
+        weight = learner.score_scale * self.config.kl_coef if figures[KL] > 0 else 0.0
+        self.keep_if_best(learner, figures, values_by_prompt(rollout, weight, second, spread))
         return figures
 
     def second_scores(self, rollout: Rollout) -> Tensor | None:
@@ -98,16 +101,15 @@ class Evaluation:
             found[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
         return found
 
-    def spread_figures(self, learner: Learner, rollout: Rollout, score: float) -> Metrics:
-        """Of an ensemble the spread of its heads, and the score less that."""
-        found: list[Tensor] = []
+    def spread_of_heads(self, learner: Learner, rollout: Rollout) -> Tensor | None:
+        """Of an ensemble the spread of its heads for each response, (B,)."""
+        found = torch.zeros(len(rollout.rows))
         for index in self.lots(rollout):
             spread = learner.roles.reward_model.spread([rollout.rows[place] for place in index])
             if spread is None:
-                return {}
-            found.append(spread)
-        mean = torch.cat(found).mean().item()
-        return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
+                return None
+            found[index] = spread.float().cpu()
+        return found
 
     def lots(self, rollout: Rollout) -> Iterator[list[int]]:
         """The rows of each micro-batch, after a look whether the run is to stop."""
@@ -132,21 +134,36 @@ class Evaluation:
         if rows:
             write_rollout(self.reporter.folder, HELD_OUT, learner.iteration, rows)
 
-    def keep_if_best(self, learner: Learner, figures: Metrics) -> None:
-        """Remember the evaluation, and save the policy beside the run's last one if none was better."""
+    def keep_if_best(self, learner: Learner, figures: Metrics, by_prompt: Sequence[float]) -> None:
+        """Remember the evaluation, and save the policy beside the run's last one if none was better.
+
+        by_prompt: what the telling figure is the mean of.
+        """
         name = next(each for each in TELLING if each in figures)
-        entry = {"score": figures[SCORE], "iteration": float(learner.iteration)}
+        entry = {"score": figures[SCORE], "iteration": float(learner.iteration), "prompts": float(len(by_prompt))}
         if name != "held_out/objective":
             entry["second"] = figures[name]
         watch = learner.watch
         watch.evaluations = [*watch.evaluations, entry]
-        if watch.best and not figures[name] > watch.best["figure"]:
+        if not watch.best or figures[name] > watch.best["figure"]:
+            watch.best = {"iteration": float(learner.iteration), "figure": figures[name]}
+            self.reporter.event(BEST_EVENT, iteration=learner.iteration, told_by=name, figure=figures[name])
+            if learner.iteration:
+                save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER, self.encoder)
+                write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
+        self.tell_standing(learner, by_prompt)
+
+    def tell_standing(self, learner: Learner, by_prompt: Sequence[float]) -> None:
+        """Say by how much the best is better than the start and than the next best, once this evaluation changes it."""
+        watch, best = learner.watch, int(learner.watch.best["iteration"])
+        values = {int(each): kept for each, kept in watch.by_prompt.items()} | {learner.iteration: list(by_prompt)}
+        if best not in values:  # an older release had measured it
             return
-        watch.best = {"iteration": float(learner.iteration), "figure": figures[name]}
-        self.reporter.event("best_so_far", iteration=learner.iteration, told_by=name, figure=figures[name])
-        if learner.iteration:
-            save_policy(learner.roles.policy, self.tokenizer, self.reporter.folder / BEST_FOLDER, self.encoder)
-            write_json(self.reporter.folder / BEST_FOLDER / BEST_FILE, watch.best | {"told_by": name})
+        found = standing(best, values, len(watch.evaluations))
+        kept = {START, best, found.next_iteration}
+        watch.by_prompt = {str(each): values[each] for each in values if each in kept}
+        if learner.iteration in kept:
+            self.reporter.event(STANDING_EVENT, iteration=best, **standing_detail(found))
 
 
 @torch.no_grad()
@@ -179,6 +196,37 @@ def figures_of(mask: Tensor, ended: Tensor, scores: Tensor, logprobs: Tensor, st
         "held_out/length_mean": mask.sum(1).float().mean().item(),
         "held_out/ended_share": ended.float().mean().item(),
     }
+
+
+def values_by_prompt(rollout: Rollout, weight: float, second: Tensor | None, spread: Tensor | None) -> list[float]:
+    """What the telling figure is the mean of, (B,): second scores less their spread, else scores less the spread of an
+    ensemble's heads, else scores less `weight` times the KL."""
+    if second is not None:
+        found = second.mean(1) - (second.std(1, correction=0) if second.shape[1] > 1 else 0.0)
+    elif spread is not None:
+        found = rollout.scores.cpu() - spread
+    else:
+        kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1").sum(1)
+        found = (rollout.scores - weight * kl).cpu()
+    return [float(each) for each in found.tolist()]
+
+
+def best_result(watch: Watch) -> dict[str, Any]:
+    """The best evaluation, with by how much it is better than the others; nothing without evaluations."""
+    if not watch.best:
+        return {}
+    best = int(watch.best["iteration"])
+    values = {int(each): kept for each, kept in watch.by_prompt.items()}
+    told = standing_detail(standing(best, values, len(watch.evaluations))) if best in values else None
+    return {"best_iteration": best, "best_standing": told}
+
+
+def spread_figures(spread: Tensor | None, score: float) -> Metrics:
+    """Of an ensemble the mean spread of its heads, and the score less that."""
+    if spread is None:
+        return {}
+    mean = spread.mean().item()
+    return {"held_out/spread_mean": mean, "held_out/sure_score_mean": score - mean}
 
 
 def second_figures(scores: Tensor) -> Metrics:

@@ -34,7 +34,7 @@ from training.models import (
     set_up_machine,
     versions,
 )
-from training.policy_eval import Evaluation, held_out_prompts
+from training.policy_eval import Evaluation, best_result, held_out_prompts
 from training.ppo import ADAM_BETAS, ADAM_EPS, train
 from training.ptx import ptx_examples
 from training.reporter import Reporter
@@ -69,8 +69,7 @@ def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     save_policy(roles.policy, tokenizer, reporter.folder / MODEL_FOLDER, encoder)
     save_critic(roles.critic, tokenizer, reporter.folder / CRITIC_FOLDER, encoder)
     result = {"model": source.name, "revision": source.revision, "iterations": learner.iteration}
-    best = {"best_iteration": int(learner.watch.best["iteration"])} if learner.watch.best else {}
-    return result | {"prompts": len(prompts)} | best
+    return result | {"prompts": len(prompts)} | best_result(learner.watch)
 
 
 def share_prompts(

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.intervals import LEAST_PROMPTS, Array, Told, told
 from training.calibration import calibration
 from training.figures import (
-    Array,
+    DIFFERENCE,
     Judged,
     Pairs,
     best_of_curve,
@@ -27,6 +28,7 @@ from training.figures import (
     rightness,
     share,
     target_columns,
+    target_prompts,
     tau,
 )
 
@@ -46,12 +48,12 @@ def figures(judged: Sequence[Judged], train: Sequence[Judged], names: Sequence[S
         "pairs": len(pairs.weight),
         "pair_accuracy": pair_accuracy(pairs),
         "exact_order": per_ranking(judged, exact_order),
-        "tau": per_ranking(judged, tau),
+        "tau": per_ranking(judged, tau, DIFFERENCE),
         "by_distance": by(pairs, lambda facts: [facts["distance"]]),
         "by_k": by(pairs, lambda facts: [facts["k"]]),
         "by_annotator": by(pairs, lambda facts: [facts["annotator"]] if facts["annotator"] else []),
         "by_flag": by(pairs, lambda facts: facts["flags"]),
-        "calibration": calibration(*target_columns(judged)),
+        "calibration": calibration(*target_columns(judged), target_prompts(judged)),
         "length": length_figures(judged, pairs, longer_wins(train)),
         "scores": score_distribution(judged),
         "best_of": best_of_curve(judged),
@@ -71,12 +73,13 @@ def length_figures(judged: Sequence[Judged], pairs: Pairs, is_longer_better: boo
     scores = np.concatenate([each.scores for each in judged])
     lengths = np.concatenate([each.lengths for each in judged]).astype(float)
     rankings = np.repeat(np.arange(len(judged)), [len(each.scores) for each in judged])
-    difference = share(pairs.right - rightness(margin), pairs.weight, pairs.prompt)
+    difference = share(pairs.right - rightness(margin), pairs.weight, pairs.prompt, DIFFERENCE)
     return {
         "baseline": "longer wins" if is_longer_better else "shorter wins",
         "accuracy": share(rightness(margin), pairs.weight, pairs.prompt),
         "model_less_baseline": difference,
-        "is_beaten": difference["low"] is not None and difference["low"] > 0,
+        "told": told_of(difference).value,
+        "is_beaten": told_of(difference) is Told.MORE,
         "correlation": correlation(scores, lengths),
         "correlation_within_rankings": correlation(_centred(scores, rankings), _centred(lengths, rankings)),
     }
@@ -143,34 +146,57 @@ def worst_pairs(judged: Sequence[Judged], n: int = 20) -> list[dict[str, Any]]:
 
 
 def verdicts(report: dict[str, Any]) -> list[str]:
-    """What a reader must not miss, in plain words."""
+    """What a reader must not miss, in plain words: each with its n and its interval, or that it can't be told."""
     model, length = report["model"], report["model"]["length"]
     mine, theirs = model["pair_accuracy"]["value"], length["accuracy"]["value"]
-    beats = "beats" if length["is_beaten"] else "does not beat"
-    said = [
-        f"The model {beats} length alone ({length['baseline']}): {mine:.3f} against {theirs:.3f}, a difference of "
-        f"{_with_interval(length['model_less_baseline'])}."
-    ]
+    said = [against("length alone", f" ({length['baseline']})", mine, theirs, length["model_less_baseline"])]
     if (instant := report.get("instant")) is not None:
-        gain = report["model_less_instant"]
-        beats = "beats" if gain["low"] is not None and gain["low"] > 0 else "does not beat"
         accuracy = instant["pair_accuracy"]["value"]
-        said.append(f"It {beats} the instant reward model: {accuracy:.3f}, a difference of {_with_interval(gain)}.")
+        said.append(against("the instant reward model", "", mine, accuracy, report["model_less_instant"]))
     ceiling = model["human_agreement"]
     if ceiling["value"] is None:
         said.append("No held-out prompt was ranked by two people: how far people agree is not known.")
     else:
-        said.append(f"Two people agree on {ceiling['value']:.3f} of these pairs ({ceiling['n']:,} comparisons).")
+        reach = _reach(ceiling, "")
+        said.append(f"Two people agree on {ceiling['value']:.3f}{reach} of these pairs: {ceiling['n']:,} comparisons "
+                    f"on {_prompts(ceiling['prompts'])}.")  # fmt: skip
     return said
 
 
-def _with_interval(figure: dict[str, Any]) -> str:
-    """`+0.031 (-0.012 to +0.070) on 40 prompts`."""
-    reach = "" if figure["low"] is None else f" ({figure['low']:+.3f} to {figure['high']:+.3f})"
-    return f"{figure['value']:+.3f}{reach} on {figure['prompts']:,} prompt{'s' if figure['prompts'] > 1 else ''}"
+def told_of(difference: dict[str, Any]) -> Told:
+    """What a difference of shares with its interval allows to say."""
+    return told(difference["low"], difference["high"], difference["prompts"])
+
+
+def against(other: str, more: str, mine: float, theirs: float, difference: dict[str, Any]) -> str:
+    """Whether the model is better than something else: `The model beats length alone (longer wins): 0.808 against
+    0.650, a difference of +0.158 (+0.031 to +0.270) on 40 prompts.`"""
+    verdict = told_of(difference)
+    figures = f"{mine:.3f} against {theirs:.3f}"
+    n = _prompts(difference["prompts"])
+    if verdict is Told.TOO_FEW:
+        return (
+            f"Whether the model beats {other}{more} can't be told yet: {figures} on {n}; a verdict needs "
+            f"{LEAST_PROMPTS} held-out prompts."
+        )
+    figures += f", a difference of {difference['value']:+.3f}{_reach(difference, '+')} on {n}"
+    if verdict is Told.UNCLEAR:
+        return f"It can't be told whether the model beats {other}{more}: {figures}, no more than chance allows."
+    return f"The model {'beats' if verdict is Told.MORE else 'does worse than'} {other}{more}: {figures}."
+
+
+def _reach(figure: dict[str, Any], sign: str) -> str:
+    """` (-0.012 to +0.070)`; nothing where the prompts are too few for an interval that is worth the name."""
+    if figure["low"] is None or figure["prompts"] < LEAST_PROMPTS:
+        return ""
+    return f" ({figure['low']:{sign}.3f} to {figure['high']:{sign}.3f})"
+
+
+def _prompts(n: int) -> str:
+    return f"{n:,} prompt{'' if n == 1 else 's'}"
 
 
 def compared(model: Sequence[Judged], other: Sequence[Judged]) -> dict[str, Any]:
     """How much more accurate the model is than another on the same rankings, pair by pair."""
     one, two = pair_columns(model), pair_columns(other)
-    return share(one.right - two.right, one.weight, one.prompt)
+    return share(one.right - two.right, one.weight, one.prompt, DIFFERENCE)

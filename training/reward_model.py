@@ -91,6 +91,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
         "held_out": final._asdict() if final else None,
         "model": source.name,
         "base_revision": source.revision,
+        "pair_accuracy": report["model"]["pair_accuracy"] if report else None,
         "verdicts": report["verdicts"] if report else [],
     }
 

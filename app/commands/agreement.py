@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from app.commands.common import Context, Outcome, add_word, as_document, table
+from data.intervals import LEAST_PROMPTS
 
 if TYPE_CHECKING:
     from labeling.agreement import Figure
@@ -34,14 +35,19 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
         f"{found.n_skipped:,} skipped"
     ]
     lines += [f"  {words}: {_figure(getattr(found, name))}" for name, words in _FIGURES.items()]
-    rows = [(each.name, _number(each.agreement), each.n) for each in found.annotators]
-    lines += table(rows, ("ANNOTATOR", "AGREES WITH OTHERS", "COMPARISONS")) if rows else []
+    rows = [
+        (each.name, _number(each.agreement), None if each.low is None else f"{each.low:.3f} to {each.high:.3f}", each.n,
+         each.n_tasks)
+        for each in found.annotators
+    ]  # fmt: skip
+    lines += table(rows, ("ANNOTATOR", "AGREES WITH OTHERS", "95 %", "COMPARISONS", "TASKS")) if rows else []
     return Outcome(as_document(found), lines)
 
 
 def _figure(figure: Figure) -> str:
     interval = "no interval" if figure.low is None else f"{figure.low:.3f} to {figure.high:.3f}"
-    return f"{_number(figure.value)} ({interval}, n = {figure.n:,})"
+    few = "" if figure.is_told or figure.value is None else f": too few to tell, {LEAST_PROMPTS} are needed"
+    return f"{_number(figure.value)} ({interval}, n = {figure.n:,} on {figure.n_prompts:,} prompts{few})"
 
 
 def _number(value: float | None) -> str:

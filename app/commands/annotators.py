@@ -21,6 +21,7 @@ Place p: of rank 1 falling on the places of the screen as unevenly by chance. Lo
 longer responses won more pairs than they lost, with its 95 % interval, and p of a share as far from a half by chance.
 A small p is a reason to look at the rankings, no verdict; of twenty annotators one is below 0.05 by chance.
 Gold: pair agreement with what is expected of gold tasks. Itself: pair agreement of first answers and silent repeats.
+Both with their 95 % intervals (Wilson's, of the tasks).
 Alarms: gold below the project's threshold, or haste above it, since the last pause was lifted."""
 
 
@@ -50,11 +51,14 @@ def _cells(row: AnnotatorRow) -> tuple[Any, ...]:
 
 
 def _agreed(found: PairAgreement) -> str | None:
-    return None if found.value is None else f"{found.value:.2f} ({found.n} pairs of {found.n_items})"
+    if found.value is None:
+        return None
+    return f"{found.value:.2f} ({found.low:.2f}-{found.high:.2f}, {found.n} pairs of {found.n_items})"
 
 
 def _alarms(row: AnnotatorRow) -> str | None:
-    words = [f"{alarm.kind} {alarm.value:.2f}" for alarm in row.alarms] + ["paused"] * row.is_paused
+    words = [f"{each.kind} {each.value:.2f} ({each.low:.2f}-{each.high:.2f}, n {each.n})" for each in row.alarms]
+    words += ["paused"] * row.is_paused
     return ", ".join(words) or None
 
 

@@ -28,6 +28,7 @@ from app.commands.common import (
 from app.commands.fields import add_set, field_lines
 from app.commands.waiting import WAIT_HELP, look_at, wait
 from app.progress import ProgressLine
+from app.widgets.best_words import best_words
 from data.best_policy import best_name, best_policy
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
@@ -268,7 +269,10 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     folder = str(context.home.run_folder(run.id))
     document = as_document(run) | {"events": as_document(events), "metrics": latest, "folder": folder}
     if best is not None:
-        document["best_policy"] = as_document(best) | {"model": best_name(run.id) if best.iteration else None}
+        document["best_policy"] = as_document(best) | {
+            "model": best_name(run.id) if best.iteration else None,
+            "verdict": best_words(best, is_final=run.status.is_final),
+        }
     lines = [f"run {run.id}: {run.kind}, {run.status}, step {_steps(run)}", f"  folder: {folder}"]
     lines += [f"  {name}: {value}" for name, value in _links(run).items() if value]
     if run.error_message:

@@ -25,6 +25,7 @@ from app.widgets.run_status import look, run_status
 from app.widgets.win_rates import rank_blind, win_rates
 from app.widgets.words import ago, count, number, prompt_text, run_name, short_id
 from data.fields import from_dict
+from data.intervals import LEAST_PROMPTS, Told, paired
 from data.metrics import samples_of
 from data.records import Person, Project, Role, Run, RunKind
 from data.runs import get_run, list_runs
@@ -216,7 +217,24 @@ def _summary(pairs: list[tuple[str, Pair]]) -> None:
             st.metric(f"Mean score of {side.upper()}", number(mean), border=True)
         for side in SIDES:
             st.metric(f"{side.upper()} scores higher", f"{better.count(side)} of {len(scored)}", border=True)
-    st.caption("Scores are the reward model's. Whether people agree is for people to say: rank blind.")
+    st.caption(f"{difference_words(scored)} Whether people agree is for people to say: rank blind.")
+
+
+def difference_words(scored: list[Pair]) -> str:
+    """Which side the reward model scores higher, with n and interval, or that it can't be told."""
+    a, b = ([_score(sides, side) or 0.0 for sides in scored] for side in SIDES)
+    found = paired(b, a)
+    n = count(found.n, "prompt")
+    if found.told is Told.TOO_FEW:
+        return (
+            f"Which model the reward model scores higher can't be told yet: {n}, and {LEAST_PROMPTS} are needed. B "
+            f"less A is {number(found.value)} on average."
+        )
+    reach = f"B less A is {number(found.value)} ({number(found.low)} to {number(found.high)}, 95 %, {n}, paired)."
+    which = {Told.MORE: "B higher", Told.LESS: "A higher"}.get(found.told)
+    if which is None:
+        return f"Which model the reward model scores higher can't be told: {reach}"
+    return f"The reward model scores {which}: {reach}"
 
 
 def pair_up(samples: list[dict[str, Any]]) -> list[tuple[str, Pair]]:

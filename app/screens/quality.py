@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.context import require, store
 from app.widgets.agreement import agreement_cards, human_mark
-from app.widgets.annotator_notes import notes_of, p_words
+from app.widgets.annotator_notes import notes_of, nothing_words, p_words
 from app.widgets.page import empty_state, go_to, need_project, page_head, remembered
 from data.adjudications import current_adjudications
 from data.projects import export_key, get_project
@@ -155,7 +155,7 @@ def _annotators(found: Agreement, rows: list[AnnotatorRow], n_annotators: int) -
     noted = [(row, notes) for row in rows if (notes := notes_of(row, shares.get(row.name), n_annotators))]
     if not noted:
         whose = "this annotator's" if len(rows) < n_annotators else "anybody's"
-        st.success(f"Nothing conspicuous in {whose} way of working.", icon=":material/check_circle:")
+        st.success(nothing_words(rows, whose), icon=":material/check_circle:")
     for row, notes in noted:
         with st.container(border=True, key=f"{KEY}.notes.{row.annotator_id}"):
             st.text(row.name)

@@ -10,7 +10,8 @@ import streamlit as st
 from app.context import store
 from app.widgets.words import count, run_name
 from data.errors import NotFound
-from data.records import Project, RunKind, RunStatus
+from data.intervals import LEAST_PROMPTS
+from data.records import Project, Run, RunKind, RunStatus
 from data.runs import list_runs
 from data.snapshots import get_snapshot
 
@@ -55,11 +56,7 @@ def human_mark(project: Project, found: Agreement) -> None:
     with left:
         _card("Human pair accuracy", found.human_accuracy, True, "ranking foretold", about, plural="rankings foretold")
     with right:
-        st.caption(
-            "One person foretells another this well: the mark for a reward model. Below it, more data or a better "
-            "model helps. Above it, the model knows what most people prefer better than one of them does, and more is "
-            "hardly to be had. In the table each model stands beside the people on its own held-out side."
-        )
+        st.caption(mark_words(found.human_accuracy))
         if rows:
             st.dataframe(
                 pd.DataFrame(rows),
@@ -68,6 +65,7 @@ def human_mark(project: Project, found: Agreement) -> None:
                 column_config={
                     "run": "Run",
                     "model": st.column_config.NumberColumn("Model, held out", format="percent"),
+                    "interval": "95 %",
                     "n": "Rankings foretold",
                     "people": st.column_config.NumberColumn("People, same side", format="percent"),
                 },
@@ -75,6 +73,24 @@ def human_mark(project: Project, found: Agreement) -> None:
             )
         else:
             st.caption("No reward model has been trained on a snapshot of this project.")
+
+
+def mark_words(figure: Figure) -> str:
+    """What the mark means, where there are prompts enough for one."""
+    table = "In the table each model stands beside the people on its own held-out side."
+    if not figure.is_told:
+        n = count(figure.n_prompts, "prompt")
+        return (
+            f"How well one person foretells another would be the mark for a reward model. It can't be told yet: two "
+            f"people ranked the same {n}, and {LEAST_PROMPTS} are needed. {table}"
+        )
+    low, high = _value(figure.low, is_share=True), _value(figure.high, is_share=True)
+    return (
+        f"One person foretells another this well ({low} to {high}, {count(figure.n_prompts, 'prompt')}): the mark for "
+        "a reward model. Where a model's interval lies below it, more data or a better model helps. Where it lies "
+        "above, the model knows what most people prefer better than one of them does, and more is hardly to be had. "
+        f"Where the two overlap it can't be told. {table}"
+    )
 
 
 def _card(label: str, figure: Figure, is_share: bool, unit: str, about: str, *, plural: str = "") -> None:
@@ -87,10 +103,20 @@ def _card(label: str, figure: Figure, is_share: bool, unit: str, about: str, *, 
         several = plural or (unit.replace("pair of", "pairs of") if unit.startswith("pair of") else f"{unit}s")
         st.caption(interval)
         st.caption(f"n = {figure.n:,} {unit if figure.n == 1 else several}")
+        if figure.value is not None and not figure.is_told:
+            st.caption(f"{count(figure.n_prompts, 'prompt')}: too few to tell, {LEAST_PROMPTS} are needed")
 
 
 def _value(value: float | None, is_share: bool) -> str:
     return "undefined" if value is None else f"{value:.1%}" if is_share else f"{value:.2f}"
+
+
+def _reach(run: Run) -> str:
+    """The interval of a run's held-out accuracy; runs of older releases did not tell it."""
+    told = run.result.get("pair_accuracy") or {"low": None, "prompts": 0}
+    if told["low"] is None:
+        return "not known"
+    return f"{told['low']:.0%} to {told['high']:.0%}, {count(told['prompts'], 'prompt')}"
 
 
 def _reward_runs(project: Project) -> list[dict[str, object]]:
@@ -108,6 +134,12 @@ def _reward_runs(project: Project) -> list[dict[str, object]]:
             people = counts.get("human_pair_accuracy")
             n = counts.get("human_pair_accuracy_n", 0)
             rows.append(
-                {"run": run_name(run), "model": round(accuracy, 3), "people": people and round(people, 3), "n": n}
+                {
+                    "run": run_name(run),
+                    "model": round(accuracy, 3),
+                    "interval": _reach(run),
+                    "people": people and round(people, 3),
+                    "n": n,
+                }
             )
     return rows

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.widgets.words import count
+from app.widgets.words import count, share_with_reach
+from data.intervals import wilson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from labeling.agreement import Share
+    from labeling.alarms import Alarm
     from labeling.checks import AnnotatorRow
 
 ALARM_P = 0.05
@@ -27,14 +31,17 @@ def notes_of(row: AnnotatorRow, share: Share | None, n_people: int) -> list[str]
     found = [*_checks(row), *_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
     n_answers = row.n_ranked + row.n_unacceptable + row.n_skipped
     if n_answers >= MIN_ANSWERS and row.n_skipped > SKIP_SHARE * n_answers:
+        share_skipped = row.n_skipped / n_answers
         found.append(
-            f"Skipped {row.n_skipped:,} of {count(n_answers, 'task')}. Read the reasons: the guidelines, or the choice "
-            "of prompts, may need a change."
+            f"Skipped {row.n_skipped:,} of {count(n_answers, 'task')}, "
+            f"{share_with_reach(share_skipped, *wilson(share_skipped, n_answers))}. Read the reasons: the guidelines, "
+            "or the choice of prompts, may need a change."
         )
     agreement = share.agreement if share is not None and share.n >= MIN_COMPARISONS else None
     if share is not None and agreement is not None and agreement < LOW_AGREEMENT:
         found.append(
-            f"Agrees with others on {agreement:.0%} of {count(share.n, 'comparison')}. Go through some of the disputed "
+            f"Agrees with others on {share_with_reach(agreement, share.low, share.high)} of "
+            f"{count(share.n, 'comparison')} in {count(share.n_tasks, 'task')}. Go through some of the disputed "
             "tasks together: the guidelines may be read in two ways. A snapshot can weigh annotators by how reliable "
             "they are (its setting annotator_weights)."
         )
@@ -48,13 +55,15 @@ def _checks(row: AnnotatorRow) -> list[str]:
     for alarm in row.alarms:
         if alarm.kind == "gold":
             found.append(
-                f"Agrees with gold on {alarm.value:.0%} of the comparisons in {count(alarm.n, 'task')}, below "
-                f"{alarm.threshold:.0%}. Go through these tasks with them; if others fail too, look at the gold itself."
+                f"Agrees with gold on {share_with_reach(alarm.value, alarm.low, alarm.high)} of the comparisons in "
+                f"{count(alarm.n, 'task')}, below {alarm.threshold:.0%}{by_chance(alarm)}. Go "
+                "through these tasks with them; if others fail too, look at the gold itself."
             )
     again = row.consistency
     if again.value is not None and again.n_items >= MIN_REPEATS and again.value < LOW_CONSISTENCY:
         found.append(
-            f"Agrees with themselves on {again.value:.0%} of the comparisons in {count(again.n_items, 'task')} that "
+            f"Agrees with themselves on {share_with_reach(again.value, again.low, again.high)} of the comparisons in "
+            f"{count(again.n_items, 'task')} that "
             "came twice. Perhaps these responses are hard to tell apart: look at them before you ask how they work."
         )
     return found
@@ -63,8 +72,10 @@ def _checks(row: AnnotatorRow) -> list[str]:
 def _pace(row: AnnotatorRow) -> list[str]:
     found = []
     if row.n_hasty >= MIN_HASTY and row.n_hasty > HASTY_SHARE * row.n_timed:
+        share = row.n_hasty / row.n_timed
         found.append(
-            f"{row.n_hasty:,} of {count(row.n_timed, 'answer')} came faster than their texts can be read. Look at some "
+            f"{row.n_hasty:,} of {count(row.n_timed, 'answer')} came faster than their texts can be read, "
+            f"{share_with_reach(share, *wilson(share, row.n_timed))}. Look at some "
             "of these rankings before you train on them, and ask how they work."
         )
     if row.busiest_minute >= BUSY_MINUTE:
@@ -83,18 +94,40 @@ def _bias(row: AnnotatorRow, alarm: float) -> list[str]:
         most = differences.index(max(differences))
         found.append(
             f"Rank 1 stood {position.observed[most]:.0f} times at place {chr(65 + most)} on the screen, "
-            f"{position.expected[most]:.0f} are expected by chance (p {p_words(position.p_value)}). Perhaps they do "
+            f"{position.expected[most]:.0f} are expected by chance ({count(position.n, 'ranking')}, "
+            f"p {p_words(position.p_value)}). Perhaps they do "
             "not read all responses: look at their rankings. Orders are drawn anew for each task, so this adds "
             "noise, and no leaning."
         )
     if length.p_value is not None and length.share is not None and length.p_value < alarm:
-        side, share = ("longer", length.share) if length.share > 0.5 else ("shorter", 1 - length.share)
+        side, reach = "longer", (length.share, length.low, length.high)
+        if length.share < 0.5 and length.low is not None and length.high is not None:
+            side, reach = "shorter", (1 - length.share, 1 - length.high, 1 - length.low)
         found.append(
-            f"Prefers the {side} responses in {share:.0%} of {count(length.n, 'ranking')} "
+            f"Prefers the {side} responses in {share_with_reach(*reach)} of {count(length.n, 'ranking')} "
             f"(p {p_words(length.p_value)}). They may be the better ones: compare with the other annotators first. A "
             "reward model learns such a leaning; its run shows how well length alone does (length accuracy)."
         )
     return found
+
+
+def nothing_words(rows: Sequence[AnnotatorRow], whose: str) -> str:
+    """That nobody is conspicuous, of how many answers; or that there are too few to tell."""
+    n = sum(row.n_ranked + row.n_unacceptable + row.n_skipped for row in rows)
+    fewest = min((row.n_ranked + row.n_unacceptable + row.n_skipped for row in rows), default=0)
+    if fewest < MIN_ANSWERS:
+        return (
+            f"Nothing conspicuous in {whose} way of working yet: {count(n, 'answer')}, {fewest:,} of who has fewest; "
+            f"most checks say nothing below {MIN_ANSWERS} answers."
+        )
+    return f"Nothing conspicuous in {whose} way of working: {count(n, 'answer')}."
+
+
+def by_chance(alarm: Alarm) -> str:
+    """What is said of a threshold that the interval of what was measured holds."""
+    if alarm.low is None or alarm.high is None or not alarm.low <= alarm.threshold <= alarm.high:
+        return ""
+    return ", which may be chance, for the interval holds that"
 
 
 def p_words(value: float | None) -> str:

@@ -9,7 +9,8 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from app.widgets.words import count
+from app.widgets.words import count, number
+from data.intervals import LEAST_PROMPTS, Told, paired
 
 HEIGHT, BINS = 220, 20
 BLUE, ORANGE, GRAY = "#4c78dd", "#e8793a", "#8a90a0"
@@ -49,7 +50,19 @@ def gaps_of(rows: Rows, start: Mapping[str, float]) -> list[float]:
 def gap_words(gaps: list[float]) -> str:
     """How many prompts are better answered than at the start, and how many worse."""
     better, worse = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-    return f"{count(len(gaps), 'prompt')}: {better} better than at the start, {worse} worse"
+    counted = f"{count(len(gaps), 'prompt')}: {better} scored higher than at the start, {worse} lower"
+    return f"{counted}. {gain_words(gaps)}" if gaps else counted
+
+
+def gain_words(gaps: list[float]) -> str:
+    """Whether the mean score has risen since the start, with n and interval."""
+    found = paired(gaps, [0.0] * len(gaps))
+    n = count(found.n, "prompt")
+    if found.told is Told.TOO_FEW:
+        return f"Whether the mean rose can't be told: {n}, and {LEAST_PROMPTS} are needed."
+    reach = f"{number(found.value)} ({number(found.low)} to {number(found.high)}, 95 %, {n})"
+    said = {Told.MORE: "The mean rose by", Told.LESS: "The mean fell, by"}
+    return f"{said.get(found.told, 'Whether the mean rose can not be told:')} {reach}."
 
 
 def scores_chart(frame: pd.DataFrame) -> Any:

@@ -8,11 +8,14 @@ from typing import Any
 import streamlit as st
 
 from app.context import home, require, store
-from app.instant import FEWEST, Told, what_labels_tell
+from app.instant import FEWEST, what_labels_tell
+from app.instant import Told as WhatLabelsTell
 from app.widgets.problems import plain
 from app.widgets.read_responses import offer_reading
 from app.widgets.reward_report import share_words
 from app.widgets.words import count
+from data.intervals import LEAST_PROMPTS, Told
+from data.intervals import told as told_of
 from data.projects import project_counts
 from data.records import Project, Role
 
@@ -52,21 +55,28 @@ def _share(place: Any, label: str, figure: dict[str, Any] | None) -> None:
 
 
 @st.cache_resource(ttl=60, max_entries=50, show_spinner=False)
-def _told(project_id: str, _counts: Sequence[tuple[str, str]]) -> Told:
+def _told(project_id: str, _counts: Sequence[tuple[str, str]]) -> WhatLabelsTell:
     return what_labels_tell(store(), home(), project_id)
 
 
-def verdict(told: Told) -> str:
+def verdict(told: WhatLabelsTell) -> str:
     """Whether the labels tell more than how long a response is."""
-    gain = told.gain or {"low": None, "value": 0.0}
-    says = "more than length alone" if gain["low"] is not None and gain["low"] > 0 else "no more than length alone, yet"
+    gain = told.gain or {"low": None, "high": None, "prompts": 0}
+    n = count(gain["prompts"], "prompt")
+    says = {
+        Told.MORE: "they tell more than length alone",
+        Told.LESS: "they tell less than length alone",
+        Told.UNCLEAR: "whether they tell more than length alone can't be told yet",
+        Told.TOO_FEW: f"whether they tell more than length alone can't be told yet; that needs {LEAST_PROMPTS} prompts",
+    }[told_of(gain["low"], gain["high"], gain["prompts"])]
+    reach = "" if gain["low"] is None else f", {gain['value']:+.1%} ({gain['low']:+.1%} to {gain['high']:+.1%})"
     return (
-        f"Pair accuracy on prompts that the head has not seen, with 95 % intervals: the labels tell {says}. Fitted in "
+        f"Pair accuracy on prompts that the head has not seen, with 95 % intervals. Of {n}{reach}: {says}. Fitted in "
         f"{1000 * told.fit_s:.0f} ms on features of {told.model.rpartition('/')[2]}."
     )
 
 
-def _too_little(project: Project, told: Told) -> None:
+def _too_little(project: Project, told: WhatLabelsTell) -> None:
     n = told.n_rankings + told.n_without
     if n < FEWEST:
         st.caption(f"{count(n, 'ranking')} with a pair so far; from {FEWEST} on this panel says what they tell.")
@@ -74,7 +84,7 @@ def _too_little(project: Project, told: Told) -> None:
         _read_them(project, told)
 
 
-def _read_them(project: Project, told: Told) -> None:
+def _read_them(project: Project, told: WhatLabelsTell) -> None:
     """Offer the run that reads what no model has read yet."""
     offer_reading(
         project, f"{count(told.n_without, 'ranking')} with responses that the frozen model has not read.", KEY

@@ -9,6 +9,7 @@ import streamlit as st
 from app.context import require, store
 from app.widgets.page import ShownErrors, say_after_rerun
 from app.widgets.problems import plain
+from app.widgets.words import share_with_reach
 from data.pauses import Pause
 from data.records import Person, Role
 from labeling.alarms import lift, pauses
@@ -35,9 +36,10 @@ def pauses_panel(project_id: str) -> None:
 def why(pause: Pause) -> str:
     """What the alarm was about, in words."""
     value, threshold, n = (pause.figures[name] for name in ("value", "threshold", "n"))
+    share = share_with_reach(value, pause.figures.get("low"), pause.figures.get("high"))
     if pause.reason == "gold":
-        return f"pair agreement with gold {value:.0%} on {n} tasks, below {threshold:.0%}"
-    return f"{value:.0%} of {n} answers faster than their texts can be read, above {threshold:.0%}"
+        return f"pair agreement with gold {share} on {n} tasks, below {threshold:.0%}"
+    return f"{share} of {n} answers faster than their texts can be read, above {threshold:.0%}"
 
 
 def _current(pause: Pause, who: Person) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from app.widgets.frontier import COLUMNS, best_of_frame, frontier_chart, root
-from app.widgets.words import field_label
+from app.widgets.words import count, field_label
+from data.intervals import LEAST_PROMPTS, Told
 from data.records import Run
 
 BEST, EQUAL = "best_of_n_at_its_kl", "score_at_equal_kl"
+GAIN_REACH, START = "gain_interval", "start"
 NAMES = {
     "model": "policy", "kl": "KL", "score": "score", "score_error": "error", "second_score": "second score",
     "second_spread": "its spread", "tokens": "tokens", BEST: "best of n at its KL", "gain_over_best_of_n": "gain",
+    GAIN_REACH: "gain, 95 %",
 }  # fmt: skip
 
 
@@ -30,9 +34,9 @@ def show_baselines(run: Run) -> None:
         alt="Policies at their KL and at one KL",
     )
     st.caption(
-        f"{result['prompts']} held-out prompts, {result['responses']} responses each. The gain is the score less what "
-        "best-of-n from the start gets at the same KL, where its curve goes that far; the error is one standard error "
-        f"over prompts. {equal_kl_words(result)}"
+        f"{count(result['prompts'], 'held-out prompt')}, {count(result['responses'], 'response')} each. The gain is "
+        "the score less what best-of-n from the start gets at the same KL, where its curve goes that far; the error is "
+        f"one standard error over prompts. {gain_words(result)} {equal_kl_words(result)}"
     )
     policies = [(0, root(row["kl"]), row["score"], row["model"]) for row in result["policies"]]
     chart = frontier_chart(pd.DataFrame(policies, columns=COLUMNS), best_of_frame(result))
@@ -48,11 +52,35 @@ def policies_frame(result: dict[str, Any]) -> pd.DataFrame:
     frame["gain_over_best_of_n"] = frame["gain_over_best_of_n"].astype(
         float
     )  # without any it would be a column of text
+    frame[GAIN_REACH] = [gain_reach(row, result["prompts"]) for row in rows]
     frame = frame[[name for name in NAMES if name in frame]].rename(columns=NAMES).round(3)
     if result["equal_kl"] is not None:
         words = [_number_or(row[EQUAL], row["why_no_score_at_equal_kl"]) for row in rows]
         frame.insert(1, f"score at {result['equal_kl']:.2f} nats", words)
     return frame
+
+
+def gain_reach(row: dict[str, Any], prompts: int) -> str:
+    """The interval of a gain, or why there is none."""
+    if row.get("gain_low") is None:
+        return "" if row["gain_over_best_of_n"] is None else "not known"
+    if prompts < LEAST_PROMPTS:
+        return "too few prompts"
+    return f"{row['gain_low']:.3f} to {row['gain_high']:.3f}"
+
+
+def gain_words(result: dict[str, Any]) -> str:
+    """Which policies beat best-of-n at their KL, as far as it can be told."""
+    n = result["prompts"]
+    if n < LEAST_PROMPTS:
+        return (
+            f"Whether a policy beats best-of-n can't be told yet: {count(n, 'prompt')}, and {LEAST_PROMPTS} are needed."
+        )
+    told = Counter(row.get("gain_told") for row in result["policies"] if row["model"] != START)
+    return (
+        f"By paired 95 % intervals over {count(n, 'prompt')}, {told[Told.MORE]} of {told.total()} beat best-of-n at "
+        f"their KL, {told[Told.LESS]} fall short of it; of the others it can't be told."
+    )
 
 
 def equal_kl_words(result: dict[str, Any]) -> str:
@@ -61,7 +89,8 @@ def equal_kl_words(result: dict[str, Any]) -> str:
         return "No policy's run has held-out evaluations to compare the policies with each other at equal KL."
     words = (
         f"At {result['equal_kl']:.2f} nats, the least KL that a run with held-out evaluations ended at, policies stand "
-        "beside each other: the score is from the run's own evaluations, straight between two over the root of the KL."
+        "beside each other: the score is from the run's own evaluations, straight between two over the root of the KL. "
+        "It has no interval, so the order of scores that lie close together says nothing."
     )
     if result["evaluations_differ_in"]:
         names = ", ".join(field_label(name) for name in result["evaluations_differ_in"])

@@ -14,6 +14,8 @@ from app.widgets.page import go_to
 from app.widgets.problems import plain
 from app.widgets.reward_charts import best_of_chart, learning_chart, reliability_chart, score_chart, share_chart
 from app.widgets.words import count
+from data.intervals import LEAST_PROMPTS, Told
+from data.intervals import told as told_by_interval
 from data.records import Run, RunKind
 
 KEY = "report"
@@ -52,10 +54,20 @@ def show_report(run: Run) -> None:
 
 def _verdicts(report: dict[str, Any]) -> None:
     first, *rest = report["verdicts"]
-    show = st.success if report["model"]["length"]["is_beaten"] else st.warning
-    show(plain(first), icon=":material/check:" if report["model"]["length"]["is_beaten"] else ":material/straighten:")
+    show, icon = {
+        Told.MORE: (st.success, ":material/check:"),
+        Told.LESS: (st.warning, ":material/straighten:"),
+        Told.UNCLEAR: (st.warning, ":material/straighten:"),
+        Told.TOO_FEW: (st.info, ":material/hourglass_empty:"),
+    }[told_of(report["model"]["length"]["model_less_baseline"])]
+    show(plain(first), icon=icon)
     for words in rest:
         st.caption(plain(words))
+
+
+def told_of(difference: dict[str, Any]) -> Told:
+    """What the difference of shares allows to say, as the words of the verdict do."""
+    return told_by_interval(difference["low"], difference["high"], difference["prompts"])
 
 
 def _beside(report: dict[str, Any]) -> None:
@@ -72,6 +84,7 @@ def _beside(report: dict[str, Any]) -> None:
         f"{count(model['rankings'], 'held-out ranking')}, {count(model['pairs'], 'pair')}.",
         f"Exact order: {share_words(model['exact_order'])}.",
         f"Kendall's tau-b: {share_words(model['tau'], percent=False)}.",
+        f"Intervals are 95 %, over {count(model['pair_accuracy']['prompts'], 'prompt')}{few_words(model)}.",
         f"Correlation with length: {_number(model['length']['correlation'])}, within rankings "
         f"{_number(model['length']['correlation_within_rankings'])}.",
     ]
@@ -87,6 +100,13 @@ def share_words(figure: dict[str, Any], *, percent: bool = True) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
+def few_words(model: dict[str, Any]) -> str:
+    """What is said of intervals over a handful of prompts."""
+    if model["pair_accuracy"]["prompts"] >= LEAST_PROMPTS:
+        return ""
+    return f": below {LEAST_PROMPTS} they are narrower than they should be"
+
+
 def _in_words(rows: dict[str, dict[str, Any]]) -> str:
     return "; ".join(f"{name}: {share_words(figure)}" for name, figure in rows.items())
 
@@ -96,12 +116,24 @@ def _calibration(found: dict[str, Any]) -> None:
     st.altair_chart(
         reliability_chart(found["bins"]), alt="How often the preferred response won, by how sure the model is"
     )
-    temperature = found["temperature"]
-    lean = "too sure" if temperature > 1.1 else "not sure enough" if temperature < 0.9 else "about as sure as it may be"
     st.caption(
-        f"Calibration error {found['error']:.3f}. Fitted temperature {temperature:.2f}: the model is {lean}; with its "
-        f"scores divided by that, the error is {found['error_at_temperature']:.3f}."
+        f"Calibration error {found['error']:.3f}. {sureness_words(found)} With its scores divided by that, the error "
+        f"is {found['error_at_temperature']:.3f}."
     )
+
+
+def sureness_words(found: dict[str, Any]) -> str:
+    """Whether the model is too sure, with the interval of the fitted temperature and its n."""
+    said = f"Fitted temperature {found['temperature']:.2f}"
+    if "told" not in found:
+        return f"{said}, with an interval that is not known: the report is of an older release."
+    n = f"{count(found['n'], 'pair')} of {count(found['prompts'], 'prompt')}"
+    if found["told"] == Told.TOO_FEW:
+        return f"{said}: whether the model is too sure can't be told of {n}."
+    said += f" ({found['temperature_low']:.2f} to {found['temperature_high']:.2f}, {n})"
+    words = {Told.MORE: "the model is too sure", Told.LESS: "the model is not sure enough"}
+    unclear = "whether the model is too sure, or not sure enough, can't be told"
+    return f"{said}: {words.get(Told(found['told']), unclear)}."
 
 
 def _scores(model: dict[str, Any]) -> None:
@@ -132,15 +164,34 @@ def _learning(curve: dict[str, Any] | None) -> None:
 def more_words(curve: dict[str, Any]) -> str:
     """What the extrapolation says, with its interval."""
     more, twice = curve["more_for_one_point"], curve["at_twice"]
-    needed = "The curve has flattened: no number of rankings promises one more point."
-    if more["rankings"] is not None:
-        low = f"{more['low']:,.0f}" if more["low"] is not None else "unknown"
-        high = f"{more['high']:,.0f}" if more["high"] is not None else "never"
-        needed = f"About {more['rankings']:,.0f} more rankings for one more point (95 %: {low} to {high})."
+    if "prompts" in curve and curve["prompts"] < LEAST_PROMPTS:
+        return (
+            f"How much more rankings would bring can't be told: {count(curve['prompts'], 'held-out prompt')}, and "
+            f"{LEAST_PROMPTS} are needed."
+        )
     return (
-        f"{needed} At twice the rankings: {100 * twice['accuracy']:.1f} % ({100 * twice['low']:.1f} % to "
-        f"{100 * twice['high']:.1f} %). This is of the instant reward model; a fine-tuned one may gain more or less."
+        f"{_needed(more)} At twice the rankings: {100 * twice['accuracy']:.1f} % ({100 * twice['low']:.1f} % to "
+        f"{100 * twice['high']:.1f} %). {_asked(curve)}This is of the instant reward model; a fine-tuned one may gain "
+        "more or less."
     )
+
+
+def _needed(more: dict[str, float | None]) -> str:
+    """How many rankings one more point takes. None of a number: never, of the lower end: in more than 97.5 % never."""
+    if more["rankings"] is None and more["low"] is not None:
+        return (
+            f"Whether the curve has flattened can't be told: one more point takes {more['low']:,.0f} rankings or more."
+        )
+    if more["rankings"] is None:
+        return "The curve has flattened: no number of rankings promises one more point (95 %)."
+    low = f"{more['low']:,.0f}" if more["low"] is not None else "unknown"
+    high = f"{more['high']:,.0f}" if more["high"] is not None else "never"
+    return f"About {more['rankings']:,.0f} more rankings for one more point (95 %: {low} to {high})."
+
+
+def _asked(curve: dict[str, Any]) -> str:
+    """How many held-out prompts the curve is of; reports of older releases did not tell it."""
+    return f"Of {count(curve['prompts'], 'held-out prompt')}. " if "prompts" in curve else ""
 
 
 def _parts(model: dict[str, Any]) -> None:

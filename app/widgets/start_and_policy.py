@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from app.context import home, require
+from app.widgets.distributions import gain_words
 from app.widgets.page import ShownErrors
 from app.widgets.words import count, number
 from data.records import Role, Run
@@ -98,6 +99,8 @@ def _show(rows: Rows, iteration: int, key: str) -> None:
         f"started from, and by the policy after iteration {iteration}. "
         "KL: how much more likely the policy's answer is now than at the start, in nats."
     )
+    if gains := [row["gain"] for row in rows if row["gain"] is not None]:
+        st.caption(f"Of the scores: {gain_words(gains)}")
     if lost := sum(row["sft_response"] is None for row in rows):
         st.caption(f"Of {lost} of {count(len(rows), 'prompt')}, the SFT model's answer is not recorded.")
     event = st.dataframe(

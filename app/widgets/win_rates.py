@@ -12,7 +12,8 @@ from app.context import PROJECT_KEY, home, require, store
 from app.widgets.models import model_name
 from app.widgets.page import ShownErrors, go_to, nonce, renew_nonce, say_after_rerun
 from app.widgets.problems import plain
-from app.widgets.words import count, short_id
+from app.widgets.words import count, share_with_reach, short_id
+from data.intervals import LEAST_PROMPTS, Told, told
 from data.records import Project, Role, Run
 from data.tasks import models_of_project
 from labeling.comparison import Report, comparison_report, create_comparison
@@ -73,7 +74,8 @@ def win_rates(project: Project) -> None:
         return
     _rates_table(report.rates.rates, names, f"{KEY}.table")
     st.caption(
-        "The rate counts a tie as half a win; its 95 % interval is a bootstrap over prompts. "
+        f"{plain(rate_words(report.rates.rates, names))} The rate counts a tie as half a win; its 95 % interval is a "
+        "bootstrap over prompts. "
         f"{count(report.n_rankings, 'ranking')}, {count(report.n_unacceptable, 'answer')} that no response is "
         f"acceptable (a tie), {count(report.n_skipped, 'skip')}; {count(report.n_same, 'prompt')} to which all models "
         "said the same not in it."
@@ -86,6 +88,24 @@ def win_rates(project: Project) -> None:
         st.altair_chart(_chart(report, names), key=f"{KEY}.chart")
     else:
         st.caption(f"No strengths: {NOT_CONNECTED}.")
+
+
+def rate_words(rates: list[Rate], names: dict[str, str]) -> str:
+    """Which models people prefer, pair by pair, as far as it can be told."""
+    return " ".join(_rate_words(each, *(names.get(of, of) for of in (each.first, each.second))) for each in rates)
+
+
+def _rate_words(rate: Rate, first: str, second: str) -> str:
+    low, high = rate.interval or (None, None)
+    n = count(rate.n_prompts, "prompt")
+    verdict = told(low, high, rate.n_prompts, mark=0.5)
+    if verdict is Told.TOO_FEW:
+        return f"Whether people prefer {first} or {second} can't be told yet: {n}, and {LEAST_PROMPTS} are needed."
+    share = f"{share_with_reach(rate.rate, low, high)} for {first}, {n}"
+    if verdict is Told.UNCLEAR:
+        return f"Whether people prefer {first} or {second} can't be told: {share}."
+    better, worse = (first, second) if verdict is Told.MORE else (second, first)
+    return f"People prefer {better} to {worse}: {share}."
 
 
 def _rates_table(rates: list[Rate], names: dict[str, str], key: str) -> None:

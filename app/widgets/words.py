@@ -88,6 +88,11 @@ def count(how_many: int, thing: str) -> str:
     return f"{how_many:,} {thing if how_many == 1 else plural}"
 
 
+def share_with_reach(value: float, low: float | None, high: float | None) -> str:
+    """A share with its 95 % interval: `40% (21% to 63%)`."""
+    return f"{value:.0%}" if low is None or high is None else f"{value:.0%} ({low:.0%} to {high:.0%})"
+
+
 def prompt_text(prompt: Any) -> str:
     """A prompt as one text, from a text, from messages, or from whatever a run has written."""
     if isinstance(prompt, str):

@@ -102,7 +102,9 @@ def test_a_pause_gives_no_more_work_until_a_researcher_lifts_it(store: Store, cl
     assert (found.annotator, found.reason, found.lifted_by, found.note) == (
         "Ann", "gold", researcher.id, "talked about it",
     )  # fmt: skip
-    assert found.figures == {"kind": "gold", "value": 0.0, "threshold": 0.7, "n": 2}
+    # Wilson's interval of 0 of 2: up to z^2 / (2 + z^2).
+    assert found.figures == {"kind": "gold", "value": 0.0, "threshold": 0.7, "n": 2, "low": 0.0, "high":
+                             pytest.approx(3.8415 / 5.8415, abs=1e-4)}  # fmt: skip
     assert found.lifted_at == clock.now
     clock.advance(60)
     work_on(store, ann, project, 1, (3, 2, 1))
@@ -182,7 +184,11 @@ def test_haste_is_a_warning_or_a_pause_as_the_project_wants(store: Store, clock:
     [each] = get(store, ann, project)
     answer(store, ann, each, duration_ms=2)
     assert next_work(store, ann, project.id).paused == Paused(AlarmKind.HASTE, ())
-    assert pauses(store, project.id)[0].figures == {"kind": "haste", "value": 0.5, "threshold": 0.25, "n": 6}
+    figures = pauses(store, project.id)[0].figures
+    assert figures["low"] + figures["high"] == pytest.approx(1)  # of a half
+    assert {name: figures[name] for name in ("kind", "value", "threshold", "n")} == {
+        "kind": "haste", "value": 0.5, "threshold": 0.25, "n": 6,
+    }  # fmt: skip
 
 
 def test_whom_to_ask_are_researchers_else_admins_and_nobody_who_left(store: Store) -> None:

@@ -31,7 +31,10 @@ from training.roles import ScoredRow
 from training.scorer import Scorer
 from training.scoring import together
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
+pytestmark = [
+    pytest.mark.float64,
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning"),
+]
 CPU = Machine(torch.device("cpu"), is_bf16=False)
 WORDS = {"epochs": 2, "learning_rate": 3e-3, "batch_prompts": 4}
 ASKED = ({"role": "user", "content": "prompt 3"},)
@@ -62,12 +65,12 @@ def test_the_mean_of_the_heads_is_the_model_that_anybody_loads(adapter: str, rig
     fitted = scorer.encode(ASKED, "zzab")
     ids = fitted.prompt + fitted.response
     assert scorer.info.n_heads == 4
-    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(plain_score(rig, run, ids), abs=1e-4)
+    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(plain_score(rig, run, ids), abs=1e-10)
     saved = load_file(rig.folder(run) / "model" / "heads.safetensors")
     whole = load_file(rig.folder(run) / "model" / "model.safetensors")
     assert saved["heads"].shape == (4, 32)
-    assert torch.allclose(saved["heads"].mean(0, keepdim=True), whole["score.weight"], atol=1e-6)
-    assert saved["shifts"].mean().item() == pytest.approx(run.result["shift"], abs=1e-3)
+    assert torch.allclose(saved["heads"].mean(0, keepdim=True), whole["score.weight"], atol=1e-10, rtol=0)
+    assert saved["shifts"].mean().item() == pytest.approx(run.result["shift"], abs=1e-10)
     if adapter == "lora":
         found = load_file(rig.folder(run) / "adapter" / "adapter_model.safetensors")
         (head,) = (each for name, each in found.items() if name.endswith("score.weight"))
@@ -86,7 +89,7 @@ def test_each_head_scores_from_its_own_zero(rig: Rig) -> None:
             hidden = scorer.model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1]
             scores = saved["heads"] @ hidden - saved["shifts"]
             assert found is not None
-            assert found[place].tolist() == pytest.approx(scores.tolist(), abs=1e-5)
+            assert found[place].tolist() == pytest.approx(scores.tolist(), abs=1e-10)
             assert len(set(found[place].tolist())) == 3
     assert scorer.score_ids(sequences).shape == (2,)  # the model has its one head again
     assert Scorer(rig.home, rig.reward().id, CPU).head_scores(sequences) is None
@@ -115,7 +118,7 @@ def test_a_score_run_of_an_ensemble_tells_the_spread(rig: Rig) -> None:
     fitted = Scorer(rig.home, run.id, CPU).encode(({"role": "user", "content": "prompt 1"},), "zz")
     of_heads = Scorer(rig.home, run.id, CPU).head_scores([fitted.prompt + fitted.response])
     assert of_heads is not None
-    assert found[0]["stds"][1] == pytest.approx(of_heads.std(correction=0).item(), abs=1e-4)
+    assert found[0]["stds"][1] == pytest.approx(of_heads.std(correction=0).item(), abs=1e-10)
     assert "heads" not in found[0]
     assert list(scored.result["best_of"]) == ["1", "2", "3"]
 
@@ -130,7 +133,7 @@ def test_what_waits_keeps_the_score_of_each_head_for_a_selection(rig: Rig) -> No
     assert of_heads is not None
     with rig.store.read() as tx:
         found = heads_of_tasks(tx, [task.id])[task.id][run.id]
-    assert [list(each) for each in found] == [pytest.approx(each, abs=1e-4) for each in of_heads.T.tolist()]
+    assert [list(each) for each in found] == [pytest.approx(each, abs=1e-10) for each in of_heads.T.tolist()]
     made = apply_selection(rig.store, OPERATOR, project.id, [run.id], SelectionConfig())
     assert made.by is By.DISAGREEMENT
 
@@ -186,7 +189,7 @@ def test_scores_may_be_centred_by_prompt(rig: Rig) -> None:
     _, (centred,) = scores_of(rig, rig.reward(), rows, centre_prompts=True)
     mean = sum(plain["scores"]) / 3
     assert centred["scores"] == pytest.approx([score - mean for score in plain["scores"]])
-    assert sum(centred["scores"]) == pytest.approx(0, abs=1e-6)
+    assert sum(centred["scores"]) == pytest.approx(0, abs=1e-10)
 
 
 def test_heads_learn_from_rankings_weighed_anew(rig: Rig) -> None:
@@ -206,7 +209,7 @@ def test_the_first_layers_alone_make_a_smaller_model(family: str, rig: Rig) -> N
     scorer = Scorer(rig.home, run.id, CPU)
     fitted = scorer.encode(ASKED, "zzab")
     wanted = plain_score(rig, run, fitted.prompt + fitted.response)
-    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(wanted, abs=1e-4)
+    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(wanted, abs=1e-10)
 
 
 def test_more_layers_than_there_are_is_bad_input(rig: Rig) -> None:
@@ -231,7 +234,7 @@ def test_a_model_trained_elsewhere_is_measured_and_scored_the_same_way(rig: Rig,
     ids = torch.tensor([fitted.prompt + fitted.response])
     with torch.no_grad():
         theirs = model(input_ids=ids).logits.item() - run.result["shift"]
-    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(theirs, abs=1e-4)
+    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(theirs, abs=1e-10)
     report = json.loads((rig.folder(run) / "report.json").read_text(encoding="utf-8"))
     assert report["model"]["rankings"] == 3
 
@@ -299,7 +302,7 @@ def test_a_file_of_rows_may_bring_the_facts(with_facts_run: Run, rig: Rig) -> No
     ]
     _, found = scores_of(rig, with_facts_run, rows)
     wanted = Scorer(rig.home, with_facts_run.id, CPU).score([(ASKED, "zzab")] * 2, ["", FACTS]).tolist()
-    assert [row["scores"][0] for row in found] == pytest.approx(wanted, abs=1e-5)
+    assert [row["scores"][0] for row in found] == pytest.approx(wanted, abs=1e-10)
 
 
 @pytest.mark.parametrize("layout", ["shared", "lora"])
@@ -309,7 +312,7 @@ def test_ppo_gives_the_facts_to_the_reward_model_alone(layout: str, with_facts_r
     prompt, response = parts.encoder.prompt_ids(messages), parts.encoder.response_ids("zzab")
     rows = [ScoredRow(messages, prompt, response, "zzab", facts) for facts in ("", FACTS)]
     wanted = Scorer(rig.home, with_facts_run.id, CPU).score([(messages, "zzab")] * 2, ["", FACTS])
-    assert parts.roles.reward_model.score(rows).tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
+    assert parts.roles.reward_model.score(rows).tolist() == pytest.approx(wanted.tolist(), abs=1e-10)
     assert all(FACTS not in parts.encoder.show(each.ids) for each in parts.prompts)
 
 

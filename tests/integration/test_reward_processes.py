@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from data.records import FailureKind, Run, RunKind, RunStatus
 from data.runs import request_cancel, resume_run
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"epochs": 2, "learning_rate": 3e-3, "batch_prompts": 4, "micro_batch_tokens": 140, "eval_every": 3}
 
 
@@ -37,10 +37,10 @@ def assert_same(rig: Rig, one: Run, other: Run) -> None:
     whole, shared = rig.metrics(one), rig.metrics(other)
     assert whole.keys() == shared.keys()
     for key, value in whole.items():
-        assert shared[key] == pytest.approx(value, abs=1e-5, rel=1e-5), key
-    assert other.result["held_out"] == pytest.approx(one.result["held_out"], abs=1e-5)
+        assert shared[key] == pytest.approx(value, abs=1e-10, rel=1e-10), key
+    assert other.result["held_out"] == pytest.approx(one.result["held_out"], abs=1e-10)
     weights = [load_file(rig.folder(run) / "model" / "model.safetensors") for run in (one, other)]
-    assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-5) for name in weights[0])
+    assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-10, rtol=0) for name in weights[0])
 
 
 @pytest.mark.parametrize("changes", [{"adapter": "lora"}, {"adapter": "full", "heads": 3}], ids=["lora", "full"])

@@ -26,7 +26,7 @@ from labeling.handover import hand_over
 from training.models import Machine
 from training.scorer import Scorer
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 Rows = list[dict[str, Any]]
 CPU = Machine(torch.device("cpu"), is_bf16=False)
 
@@ -67,7 +67,7 @@ def test_every_row_gets_its_scores_in_its_order(rig: Rig) -> None:
     for given, row in zip(rows, found, strict=True):
         assert row["responses"] == given["responses"]
         texts = [(tuple(row["messages"]), text) for text in row["responses"]]
-        assert row["scores"] == pytest.approx(scorer.score(texts).tolist(), abs=1e-4)
+        assert row["scores"] == pytest.approx(scorer.score(texts).tolist(), abs=1e-10)
     n_texts = sum(len(row["responses"]) for row in rows)
     counts = {"rows": 150, "responses": n_texts, "rows_refused": 0, "prompts_cut": 0, "responses_cut": 0}
     ends = {"file": "scores.jsonl", "reward_model": scorer.source.revision, "best_of": run.result["best_of"]}
@@ -125,8 +125,8 @@ def test_both_sides_answer_the_same_prompts(rig: Rig, project: Project) -> None:
     for side, found in sides.items():
         texts = [(({"role": "user", "content": row["prompt"]},), row["response"]) for row in found]
         wanted = scorer.score(texts)
-        assert [row["score"] for row in found] == pytest.approx(wanted.tolist(), abs=1e-4)
-        assert run.result[f"score_{side}"] == pytest.approx(wanted.mean().item(), abs=1e-4)
+        assert [row["score"] for row in found] == pytest.approx(wanted.tolist(), abs=1e-10)
+        assert run.result[f"score_{side}"] == pytest.approx(wanted.mean().item(), abs=1e-10)
     assert all(row["n_tokens"] <= 8 and isinstance(row["ended"], bool) for row in rows)
 
 
@@ -196,7 +196,7 @@ def test_what_waits_to_be_ranked_is_scored_in_the_store(rig: Rig) -> None:
     assert found[tasks[0].id] == {}
     for task in tasks[1::9]:
         wanted = scorer.score([(task.messages, each.text) for each in task.responses]).tolist()
-        assert found[task.id][reward.id] == pytest.approx(wanted, abs=1e-4)
+        assert found[task.id][reward.id] == pytest.approx(wanted, abs=1e-10)
     again = rig.here(rig.queue(RunKind.SCORE, reward_run=reward, project=project, unranked=True))
     assert again.result["rows"] == 0
 

@@ -18,6 +18,8 @@ from training.config import BaselinesConfig, PPOConfig, RewardConfig, ScoreConfi
 from training.launch import MOST_SEEDS, queue_run, queue_seeds
 from training.policy_eval import TELLING, second_figures
 
+pytestmark = pytest.mark.float64
+
 
 @pytest.fixture
 def snapshot(sqlite_store: Store, home: Home) -> Snapshot:

@@ -103,7 +103,8 @@ def distance_from_optimum(rig: Rig, longest: int, seed: int, **changes: Any) -> 
     table = Table(responses, seed)
     roles = four_roles(table, machine, seed)
     reference = log_distribution(roles.reference, responses)
-    assert reference.exp().sum().item() == pytest.approx(1, abs=1e-6)
+    # Log-probabilities in float32 are off by up to 2^-24 of themselves, and so are their probabilities as a whole.
+    assert reference.exp().sum().item() == pytest.approx(1, abs=2 * 2**-24 * reference.abs().max().item())
     wanted = reference + torch.tensor(list(table.scores.values()), dtype=torch.float64) / config.kl_coef
     optimum = wanted - wanted.logsumexp(0)
 

@@ -15,6 +15,8 @@ from training.maths.kl import adapted_kl_coef, kl_estimate, kl_loss
 from training.maths.losses import policy_loss, ranking_loss, selected_logprobs, value_loss
 from training.maths.masked import masked_mean, masked_variance, token_weights, whiten
 
+pytestmark = pytest.mark.float64
+
 numbers = st.floats(-3, 3, allow_nan=False).map(lambda value: round(value, 3))
 rates = st.floats(0, 1, allow_nan=False)
 ANYTHING = [1e30, -1e30, float("nan"), float("inf"), -7.0]

@@ -39,7 +39,12 @@ def test_the_page_says_which_is_best_beside_the_last_and_offers_it(
     run = watched(sqlite_store, snapshot, {0: 0.1, 2: 0.7, 4: 0.4})
     (home.run_folder(run.id) / "best").mkdir(parents=True)
     app = page(sqlite_store, open_app, run)
-    words = "Best policy: iteration 2, by held_out/objective: 0.7. The last one measured, iteration 4, has 0.4."
+    # Differences of 16 prompts: 4 are 0.2 more, 4 are 0.2 less; t(15) at 1 - 0.025 / 2 is 2.4899, s is 0.1461.
+    words = (
+        "Best policy: iteration 2, by held_out/objective: 0.7. It is better than the start, by 0.6 (0.5091 to 0.6909). "
+        "It is better than the next, iteration 4, by 0.3 (0.2091 to 0.3909). (16 prompts, the best of 3 evaluations; "
+        "paired 95 % intervals that allow for the choice.) The last one measured, iteration 4, has 0.4."
+    )
     assert words in words_of(app)
     assert f"run:{run.id}/best" in words_of(app)
     assert app.get_by_key(f"runs.best.download.{run.id}").proto.url == f"/download/run/{run.id}/best"
@@ -48,12 +53,17 @@ def test_the_page_says_which_is_best_beside_the_last_and_offers_it(
 @pytest.mark.parametrize(
     ("figures", "status", "words"),
     [
-        ({0: 0.5, 2: 0.3}, RunStatus.SUCCEEDED, "No policy is better than the start, by held_out/objective: 0.5. The "
-         "last one measured, iteration 2, has 0.3. No best is kept."),
-        ({0: 0.5, 2: 0.9}, RunStatus.SUCCEEDED, "Best policy: iteration 2, by held_out/objective: 0.9. It is the last "
-         "one measured."),
-        ({0: 0.5, 2: 0.9, 4: 0.1}, None, "Best policy so far: iteration 2, by held_out/objective: 0.9. The last one "
-         "measured, iteration 4, has 0.1."),
+        ({0: 0.5, 2: 0.45}, RunStatus.SUCCEEDED, "No policy has a higher held_out/objective than the start: 0.5. "
+         "Whether the start is better than the next, iteration 2, can't be told: 0.05 (-0.02783 to 0.1278). (16 "
+         "prompts, the best of 2 evaluations; paired 95 % intervals that allow for the choice.) The last one measured, "
+         "iteration 2, has 0.45. No best is kept."),
+        ({0: 0.5, 2: 0.9}, RunStatus.SUCCEEDED, "Best policy: iteration 2, by held_out/objective: 0.9. It is better "
+         "than the start, by 0.4 (0.3222 to 0.4778). (16 prompts, the best of 2 evaluations; paired 95 % intervals "
+         "that allow for the choice.) It is the last one measured."),
+        ({0: 0.5, 2: 0.9, 4: 0.85}, None, "Best policy so far: iteration 2, by held_out/objective: 0.9. It is better "
+         "than the start, by 0.4 (0.3091 to 0.4909). Whether it is better than the next, iteration 4, can't be told: "
+         "0.05 (-0.04092 to 0.1409). (16 prompts, the best of 3 evaluations; paired 95 % intervals that allow for the "
+         "choice.) The last one measured, iteration 4, has 0.85."),
         ({}, RunStatus.SUCCEEDED, "No held-out prompts were measured, so no policy is known to be the best."),
     ],
 )  # fmt: skip
@@ -69,6 +79,23 @@ def test_what_is_said_where_there_is_none_or_it_is_the_last(
     app = page(sqlite_store, open_app, run)
     assert words in words_of(app)
     assert f"runs.best.download.{run.id}" not in {each.key for each in app.get("link_button")}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "words"),
+    [
+        (4, "Which policy is best can't be told: 4 prompts, and 10 are needed. The highest held_out/objective: "
+         "iteration 2, 0.9. It is the last one measured."),
+        (0, "Which policy is best can't be told: how many prompts were asked is not known. The highest "
+         "held_out/objective: iteration 2, 0.9. It is the last one measured."),
+    ],
+)  # fmt: skip
+def test_too_few_prompts_are_no_verdict(
+    sqlite_store: Store, snapshot: Snapshot, open_app: Any, prompts: int, words: str
+) -> None:
+    run = watched(sqlite_store, snapshot, {0: 0.5, 2: 0.9}, prompts=prompts)
+    said = words_of(page(sqlite_store, open_app, run))
+    assert words in said and "Best policy" not in said
 
 
 def test_the_lists_of_models_have_it_behind_its_run(sqlite_store: Store, snapshot: Snapshot, open_app: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.widgets.annotator_notes import notes_of, p_words
+from app.widgets.annotator_notes import notes_of, nothing_words, p_words
 from labeling.agreement import Share
 from labeling.alarms import Alarm, AlarmKind
 from labeling.bias import LengthBias, PositionBias
@@ -29,25 +29,39 @@ def test_calm_work_has_no_note() -> None:
 @pytest.mark.parametrize(
     ("changes", "beginning"),
     [
-        ({"n_hasty": 6}, "6 of 100 answers came faster"),
+        ({"n_hasty": 6}, "6 of 100 answers came faster than their texts can be read, 6% (3% to 12%). Look"),
         ({"busiest_minute": 10}, "10 answers were stored within one minute"),
-        ({"n_skipped": 60}, "Skipped 60 of 160 tasks"),
+        ({"n_skipped": 60}, "Skipped 60 of 160 tasks, 38% (30% to 45%). Read"),
         (
             {"position": PositionBias((40.0, 10.0), (25.0, 25.0), 18.0, 0.00002, 50)},
-            "Rank 1 stood 40 times at place A on the screen, 25 are expected by chance (p < 0.0001)",
+            "Rank 1 stood 40 times at place A on the screen, 25 are expected by chance (50 rankings, p < 0.0001)",
         ),
         (
             {"position": PositionBias((10.0, 40.0), (25.0, 25.0), 18.0, 0.01, 50)},
-            "Rank 1 stood 40 times at place B on the screen, 25 are expected by chance (p 0.0100)",
+            "Rank 1 stood 40 times at place B on the screen, 25 are expected by chance (50 rankings, p 0.0100)",
         ),
         ({"is_paused": True}, "Gets no work in this project now"),
         (
-            {"alarms": [Alarm(AlarmKind.GOLD, 0.5, 0.7, 6)]},
-            "Agrees with gold on 50% of the comparisons in 6 tasks, below 70%",
+            {"alarms": [Alarm(AlarmKind.GOLD, 0.5, 0.7, 6, 0.19, 0.81)]},
+            "Agrees with gold on 50% (19% to 81%) of the comparisons in 6 tasks, below 70%, which may be chance, for "
+            "the interval holds that. Go",
         ),
-        ({"consistency": PairAgreement(0.59, 15, 5)}, "Agrees with themselves on 59% of the comparisons in 5 tasks"),
-        ({"length": LengthBias(0.7, 0.6, 0.8, 0.001, 100)}, "Prefers the longer responses in 70% of 100 rankings"),
-        ({"length": LengthBias(0.2, 0.1, 0.3, 0.001, 100)}, "Prefers the shorter responses in 80% of 100 rankings"),
+        (
+            {"alarms": [Alarm(AlarmKind.GOLD, 0.2, 0.7, 60, 0.12, 0.32)]},
+            "Agrees with gold on 20% (12% to 32%) of the comparisons in 60 tasks, below 70%. Go",
+        ),
+        (
+            {"consistency": PairAgreement(0.59, 15, 5, 0.22, 0.88)},
+            "Agrees with themselves on 59% (22% to 88%) of the comparisons in 5 tasks",
+        ),
+        (
+            {"length": LengthBias(0.7, 0.6, 0.8, 0.001, 100)},
+            "Prefers the longer responses in 70% (60% to 80%) of 100 rankings",
+        ),
+        (
+            {"length": LengthBias(0.2, 0.1, 0.35, 0.001, 100)},
+            "Prefers the shorter responses in 80% (65% to 90%) of 100 rankings",
+        ),
     ],
 )
 def test_each_note_says_what_was_seen(changes: dict[str, object], beginning: str) -> None:
@@ -81,8 +95,8 @@ def test_the_limit_of_a_test_is_shared_between_all_who_are_tested() -> None:
 
 
 def test_low_agreement_is_said_where_there_is_enough_to_go_by() -> None:
-    (note,) = notes_of(CALM, Share("Ann", 0.4, 30), 3)
-    assert note.startswith("Agrees with others on 40% of 30 comparisons")
+    (note,) = notes_of(CALM, Share("Ann", 0.4, 30, 10, 0.17, 0.69), 3)
+    assert note.startswith("Agrees with others on 40% (17% to 69%) of 30 comparisons in 10 tasks")
     assert notes_of(CALM, Share("Ann", 0.4, 29), 3) == []
     assert notes_of(CALM, Share("Ann", 0.5, 100), 3) == []
     assert notes_of(CALM, Share("Ann", None, 0), 3) == []
@@ -90,3 +104,12 @@ def test_low_agreement_is_said_where_there_is_enough_to_go_by() -> None:
 
 def test_p_values_in_words() -> None:
     assert [p_words(each) for each in (None, 0.5, 0.0001, 0.00009)] == ["undefined", "0.5000", "0.0001", "< 0.0001"]
+
+
+def test_nothing_conspicuous_is_said_of_how_many_answers() -> None:
+    few = replace(CALM, n_ranked=5)
+    assert nothing_words([CALM, CALM], "anybody's") == "Nothing conspicuous in anybody's way of working: 200 answers."
+    assert nothing_words([CALM, few], "anybody's") == (
+        "Nothing conspicuous in anybody's way of working yet: 105 answers, 5 of who has fewest; most checks say "
+        "nothing below 20 answers."
+    )

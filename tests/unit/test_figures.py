@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import pytest
 
+from data.intervals import ratio_interval
 from training.figures import (
     Judged,
     best_of,
@@ -18,7 +20,6 @@ from training.figures import (
     by,
     exact_order,
     human_agreement,
-    interval,
     pair_accuracy,
     pair_columns,
     per_ranking,
@@ -64,7 +65,7 @@ def test_an_interval_is_over_prompts_which_stay_whole() -> None:
     found = pair_accuracy(pair_columns(many))
     assert (found["low"], found["value"], found["high"]) == (0, 0.5, 1)
     assert pair_accuracy(pair_columns(many[:50]))["low"] is None
-    assert interval(np.array([1.0]), np.array([1.0])) == (None, None)
+    assert ratio_interval(np.array([1.0]), np.array([1.0])) == (None, None)
 
 
 def test_an_interval_has_the_width_that_theory_gives() -> None:
@@ -165,18 +166,26 @@ def many(right: float, length_right: float, n: int = 300) -> list[Judged]:
 
 
 def test_a_report_says_plainly_whether_length_is_beaten() -> None:
-    for right, wanted in ((0.85, "beats length alone"), (0.6, "does not beat length alone")):
+    for right, wanted in (
+        (0.85, "The model beats length alone (longer wins): 0."),
+        (0.62, "It can't be told whether the model beats length alone (longer wins): 0."),
+        (0.4, "The model does worse than length alone (longer wins): 0."),
+    ):
         rankings = many(right, 0.62)
         report = {"model": figures(rankings, rankings, [["a", "b"]] * len(rankings))}
         first, *_, ceiling = verdicts(report)
-        assert f"The model {wanted} (longer wins): 0." in first
+        assert first.startswith(wanted) and first.endswith(
+            ("on 300 prompts.", "on 300 prompts, no more than chance allows.")
+        )
+        assert re.search(r"a difference of [+-]0\.\d+ \([+-]0\.\d+ to [+-]0\.\d+\)", first)
         assert "No held-out prompt was ranked by two people" in ceiling
 
 
 def test_two_models_are_compared_pair_by_pair() -> None:
     rankings = many(0.8, 0.5)
     same = compared(rankings, rankings)
-    assert (same["value"], same["low"], same["high"]) == (0, 0, 0)
+    others = 1 - 0.05 ** (1 / 300)  # of all prompts, as many as this may differ without one of 300 showing it
+    assert (same["value"], same["low"], same["high"]) == (0, pytest.approx(-others), pytest.approx(others))
 
 
 def test_scores_of_the_first_and_the_last() -> None:

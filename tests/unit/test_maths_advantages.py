@@ -8,6 +8,8 @@ from torch import Tensor
 
 from training.maths.advantages import centred_explained_variance, explained_variance, gae, token_rewards
 
+pytestmark = pytest.mark.float64
+
 
 def row(*values: float) -> Tensor:
     return torch.tensor([values], dtype=torch.float64)

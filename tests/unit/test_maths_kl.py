@@ -9,6 +9,8 @@ import torch
 
 from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate, kl_loss
 
+pytestmark = pytest.mark.float64
+
 
 @pytest.mark.parametrize(
     ("difference", "k1", "k2", "k3"), [(0.3, 0.3, 0.045, 0.0408182207), (-0.3, -0.3, 0.045, 0.0498588076)]

@@ -7,6 +7,8 @@ import torch
 
 from training.maths.masked import masked_mean, masked_variance, token_weights, whiten
 
+pytestmark = pytest.mark.float64
+
 VALUES = torch.tensor([1.0, 2.0, 3.0, 4.0, 99.0], dtype=torch.float64)
 MASK = torch.tensor([True, True, True, True, False])
 

@@ -7,6 +7,8 @@ import torch
 
 from training.maths.spread import RunningSpread
 
+pytestmark = pytest.mark.float64
+
 
 def test_in_parts_it_is_the_standard_deviation_of_everything() -> None:
     values = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3 + 100

@@ -16,6 +16,8 @@ from training.packing import cut_in_lots, pack_rows, rows_of
 from training.scorer import group_scores, score_groups
 from training.shared_prompts import check_shared_prompts
 
+pytestmark = pytest.mark.float64
+
 PAD = 2
 
 
@@ -108,7 +110,7 @@ def test_responses_whose_prompts_were_cut_apart_have_rows_of_their_own() -> None
     ]
     model = classifier("llama")
     shared, separate = (group_scores(model, [group], PAD, is_shared=each) for each in (True, False))
-    assert shared.tolist() == pytest.approx(separate.tolist(), abs=1e-5)
+    assert shared.tolist() == pytest.approx(separate.tolist(), abs=1e-10)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])
@@ -117,7 +119,7 @@ def test_a_shared_prompt_changes_no_score_and_no_gradient(family: str) -> None:
     model, groups = classifier(family), some_rankings()
     (separate, wanted), (shared, found) = (gradients(model, groups, is_shared=each) for each in (False, True))
     assert separate.std() > 1e-3
-    assert shared.tolist() == pytest.approx(separate.tolist(), abs=1e-5)
+    assert shared.tolist() == pytest.approx(separate.tolist(), abs=1e-10)
     assert found.keys() == wanted.keys()
     for name, gradient in wanted.items():
         assert (found[name] - gradient).abs().max() < 1e-4, name
@@ -170,6 +172,7 @@ def test_a_model_that_takes_no_positions_is_found_out() -> None:
     assert check_shared_prompts(model, some_rankings(), PAD, 512).reason.startswith("the model can't do it:")
 
 
+@pytest.mark.float32
 def test_half_precision_weights_are_asked_with_a_wider_limit() -> None:
     model = classifier("llama").to(torch.bfloat16)
     model.score.float()
@@ -203,7 +206,7 @@ def test_lots_are_of_like_length_and_scores_come_back_in_order() -> None:
     wanted = [group_scores(model, [group], PAD, is_shared=False).tolist() for group in groups]
     for budget, is_shared in ((150, True), (4096, True), (150, False)):
         found = score_groups(model, groups, PAD, machine, budget, is_shared=is_shared)
-        assert [each.tolist() for each in found] == [pytest.approx(each, abs=1e-5) for each in wanted]
+        assert [each.tolist() for each in found] == [pytest.approx(each, abs=1e-10) for each in wanted]
     lots = cut_in_lots(groups, 150, is_shared=True)
     longest = [max(rows_of([groups[place]])[0].n_tokens for place in lot) for lot in lots]
     assert longest == sorted(longest)

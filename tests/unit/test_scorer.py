@@ -17,7 +17,7 @@ from data.records import Messages
 from training.models import Machine
 from training.scorer import RewardInfo, Scorer, pad_right, read_reward_info
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 CPU = Machine(torch.device("cpu"), is_bf16=False)
 ASKED: Messages = ({"role": "user", "content": "prompt 3"},)
 
@@ -39,7 +39,7 @@ def test_a_score_is_the_models_own_less_its_zero(scorer: Scorer, rig: Rig) -> No
     fitted = scorer.encode(ASKED, "zzab")
     with torch.no_grad():
         raw = model(input_ids=torch.tensor([fitted.prompt + fitted.response])).logits.item()
-    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(raw - scorer.info.shift, abs=1e-5)
+    assert scorer.score([(ASKED, "zzab")]).item() == pytest.approx(raw - scorer.info.shift, abs=1e-10)
     assert scorer.info.shift == pytest.approx(rig.reward("lora").result["shift"])
     assert abs(scorer.info.shift) > 1e-3
 
@@ -49,8 +49,8 @@ def test_order_and_batches_change_no_score(scorer: Scorer, rig: Rig) -> None:
     wanted = torch.cat([scorer.score([each]) for each in texts])
     for size in (1, 2, 16):
         other = Scorer(rig.home, rig.reward("lora").id, CPU, batch_size=size)
-        assert torch.allclose(other.score(texts), wanted, atol=1e-5)
-        assert torch.allclose(other.score(texts[::-1]), wanted.flip(0), atol=1e-5)
+        assert torch.allclose(other.score(texts), wanted, atol=1e-10, rtol=0)
+        assert torch.allclose(other.score(texts[::-1]), wanted.flip(0), atol=1e-10, rtol=0)
 
 
 def test_nothing_and_an_empty_response_have_their_scores(scorer: Scorer) -> None:

@@ -13,6 +13,8 @@ from training.dataset import EncodedGroup
 from training.maths.losses import plackett_luce_loss, ranking_loss
 from training.targets import Objective
 
+pytestmark = pytest.mark.float64
+
 
 def ranking(*ranks: int, weight: float = 1.0, **more: object) -> EncodedGroup:
     n = len(ranks)
