@@ -89,8 +89,10 @@ def _responses_of(given: Any) -> tuple[str, ...]:
     values = structure(given)
     if not isinstance(values, list) or not values:
         raise InvalidInput("no 'responses': a list of texts, or of objects with a 'text', is needed")
-    texts = [each.get("text") if isinstance(each, dict) else each for each in values]
-    for place, text in enumerate(texts, start=1):
+    texts: list[str] = []
+    for place, each in enumerate(values, start=1):
+        text = each.get("text") if isinstance(each, dict) else each
         if not isinstance(text, str):
-            raise InvalidInput(f"response {place} is {text!r:.60}; a text, or an object with a 'text', is needed")
-    return tuple(checked_text(text, f"response {place}") for place, text in enumerate(texts, start=1))
+            raise InvalidInput(f"response {place} is {each!r:.60}; a text, or an object with a 'text', is needed")
+        texts.append(checked_text(text, f"response {place}"))
+    return tuple(texts)

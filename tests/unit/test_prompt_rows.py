@@ -55,7 +55,7 @@ def test_what_is_wrong_with_a_row(tmp_path: Path, row: dict[str, object], proble
         (None, "no 'responses'"),
         ([], "no 'responses'"),
         (["a", 3], "response 2 is 3; a text, or an object with a 'text', is needed"),
-        ([{"content": "a"}], "response 1 is None"),
+        ([{"content": "a"}], "response 1 is {'content': 'a'}; a text"),
         ([" "], "response 1 is empty"),
     ],
 )
