@@ -22,7 +22,7 @@ from data.fields import from_dict, to_dict
 from data.language_texts import check_has_text
 from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.projects import get_project
-from data.prompt_rows import check_has_prompt
+from data.prompt_rows import check_has_prompt, check_has_responses
 from data.readable import ReadableFolders, absolute, is_hub_id
 from data.records import Role, Run, RunKind, RunStatus
 from data.roles import Actor, acting
@@ -46,9 +46,13 @@ _NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_AGAINST_REWARD)
 _NEEDS_REWARD_RUN = (*_AGAINST_REWARD, RunKind.SCORE)
 _NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
 MOST_SEEDS = 16
-FILE_FIELDS = ("prompts_file", "ptx_file", "input_file")  # of all configurations: what names a file,
-MODEL_FIELDS = ("model", "model_a", "model_b")  # and what may name a folder
-_CHECKS: dict[str, Callable[[Path], None]] = {"prompts_file": check_has_prompt, "ptx_file": check_has_text}
+# Of all configurations: the fields that name a file, with what it has to hold, and those that may name a folder.
+_CHECKS: dict[str, Callable[[Path], None]] = {
+    "prompts_file": check_has_prompt,
+    "ptx_file": check_has_text,
+    "input_file": check_has_responses,
+}
+FILE_FIELDS, MODEL_FIELDS = tuple(_CHECKS), ("model", "model_a", "model_b")
 _POLL_S = 0.5
 _COUNTING_S = 900.0  # the demo model may have to be fetched first
 _one_at_a_time = threading.Lock()  # each child that counts needs half a gigabyte
@@ -304,10 +308,7 @@ def _settled_file(field: str, written: str, within: ReadableFolders | None) -> s
     """The whole path of a file that holds something of use. Raises InvalidInput."""
     path = absolute(written) if within is None else within.inside(field, written)
     try:
-        if not os.path.isfile(path):
-            raise InvalidInput("there is no such file")
-        if check := _CHECKS.get(field):
-            check(path)
+        _CHECKS[field](path)
     except InvalidInput as error:
         raise InvalidInput(f"{field} = {written!r}: {error}") from None
     except OSError as error:

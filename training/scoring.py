@@ -13,7 +13,8 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from data.errors import InvalidInput
-from data.files import Row, read_rows
+from data.files import Problem
+from data.prompt_rows import PromptRow, read_prompts, told
 from data.records import Task
 from data.runs import owned_update
 from data.scores import save_scores, untouched_tasks, without_scores
@@ -37,11 +38,15 @@ def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
 
 
 def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> dict[str, Any]:
-    """Score every row of the input file (as `labeling.handover` wrote it) into scores.jsonl in the run's folder.
+    """Score every row of the input file into scores.jsonl in the run's folder.
 
-    A row whose messages the model's template refuses gets the scores null and the reason.
+    A row whose messages the model's template refuses gets the scores null and the reason. What is no row to score is
+    counted in an event, with the first lines and what is wrong there.
     """
-    rows = [row.value for row in read_rows(Path(config.input_file)) if isinstance(row, Row)]
+    found = list(read_prompts(Path(config.input_file), with_responses=True))
+    rows = [_as_values(row) for row in found if isinstance(row, PromptRow)]
+    if problems := [row for row in found if isinstance(row, Problem)]:
+        reporter.event("rows_left_out", rows=len(problems), first=told(problems))
     ids = [reporter.run.reward_run_id or "", *filter(None, config.beside.split(","))]
     scorers = [Scorer(reporter.home, each, machine, config.batch_size) for each in ids]
     counts = [Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0) for _ in ids]
@@ -69,6 +74,11 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
             for run_id, revision, counted in zip(ids[1:], revisions, counts[1:], strict=True)
         }
     return dict(counts[0]) | known
+
+
+def _as_values(row: PromptRow) -> dict[str, Any]:
+    values = {"line": row.line, "messages": list(row.messages), "responses": list(row.responses)}
+    return values | ({"facts": row.facts} if row.facts else {})
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -101,10 +101,34 @@ def test_a_row_that_the_template_refuses_loses_only_itself(rig: Rig) -> None:
 
 
 def test_an_input_that_is_gone_is_bad_input(rig: Rig) -> None:
-    queued = rig.queue(RunKind.SCORE, reward_run=rig.reward(), input_file=str(rig.home.uploads / "gone.jsonl"))
+    words: dict[str, Any] = {"reward_run": rig.reward(), "input_file": str(rig.home.uploads / "gone.jsonl")}
+    with pytest.raises(InvalidInput, match=r"input_file = '.*gone.jsonl': .*there is no such file"):
+        rig.queue(RunKind.SCORE, **words)
+    (rig.home.uploads / "gone.jsonl").write_text('{"prompt": "hi", "responses": ["a"]}\n')
+    queued = rig.queue(RunKind.SCORE, **words)
+    (rig.home.uploads / "gone.jsonl").unlink()
     ended = rig.here(queued, RunStatus.FAILED)
     assert ended.error_kind is FailureKind.BAD_INPUT
     assert "gone.jsonl" in (ended.error_message or "")
+
+
+def test_rows_of_people_are_read_as_they_are_and_what_is_no_row_is_counted(rig: Rig) -> None:
+    """The native format, with no command between that makes it plain: `prompt` as well as `messages`."""
+    file = rig.home.uploads / "native.jsonl"
+    rows = [
+        {"prompt": "hi", "responses": ["a", {"text": "b", "model": "m"}]}, {"prompt": "hi"},
+        {"messages": [{"role": "user", "content": "hi"}], "responses": ["a", "b"]}, {"responses": ["a"]},
+    ]  # fmt: skip
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no json\n")
+    run = rig.here(rig.queue(RunKind.SCORE, reward_run=rig.reward(), input_file=str(file)))
+    first, third = (json.loads(line) for line in (rig.folder(run) / "scores.jsonl").read_text().splitlines())
+    assert (first["line"], third["line"]) == (1, 3)
+    assert first["scores"] == third["scores"]
+    (left_out,) = rig.events(run, "rows_left_out")
+    assert left_out.detail["rows"] == 3
+    assert "line 2: no 'responses'" in left_out.detail["first"]
+    assert "line 4: no 'prompt' and no 'messages'; the row has 'responses'" in left_out.detail["first"]
+    assert "line 5: " in left_out.detail["first"]
 
 
 def compared(rig: Rig, project: Project, reward: Run | None = None, **changes: Any) -> tuple[Run, list[dict[str, Any]]]:

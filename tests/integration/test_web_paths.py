@@ -137,8 +137,8 @@ def test_what_lies_inside_is_stored_as_the_place_it_is(
         link.symlink_to(served / "root" / name)
         run = queue(sqlite_store, kind, field, str(link), links)
         assert run.config[field] == str(served / "root" / name)
-        with pytest.raises(InvalidInput, match=f"{field} = '.*nothing': .*there is no such f"):
-            queue(sqlite_store, kind, field, str(served / "root" / "nothing"), links)
+        with pytest.raises(InvalidInput, match=f"{field} = '.*nothing.jsonl': .*there is no such f"):
+            queue(sqlite_store, kind, field, str(served / "root" / "nothing.jsonl"), links)
         link.unlink()
 
 
@@ -173,6 +173,6 @@ def test_the_command_line_may_name_anything(
     for kind, field in PATHS:
         name = "private/p.jsonl" if field in FILE_FIELDS else "private/model"
         assert queue(sqlite_store, kind, field, f"./{name}", links).config[field] == str(served / name)
-        for wrong in ("./nothing", "~nobody-has-this-name/x"):
+        for wrong in ("./nothing.jsonl", "~nobody-has-this-name/x.jsonl"):
             with pytest.raises(InvalidInput, match="there is no such f"):
                 queue(sqlite_store, kind, field, wrong, links)

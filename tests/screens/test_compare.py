@@ -79,7 +79,7 @@ def test_a_model_that_is_not_there_is_refused_and_scores_may_be_left_out(
     sqlite_store: Store, home: Home, open_app: Any
 ) -> None:
     project = make_project(sqlite_store)
-    here, gone = str(home.root / "mine"), "/no/such/folder"
+    here, gone = str(home.root / "mine"), str(home.root / "gone")
     with sqlite_store.begin() as tx:
         prompt_id = prompt_id_of(tx, project.id, NewPrompt(({"role": "user", "content": "Hi"},)))
         add_task(tx, project.id, prompt_id, [NewResponse("a", here), NewResponse("b", gone)], slots=1)

@@ -17,7 +17,7 @@ GOOD = [
     ({"prompt": HI}, PromptRow(1, tuple(HI))),
     ({"messages": HI, "facts": "a fact", "split": "train", "id": 3}, PromptRow(1, tuple(HI), "a fact")),
     ({"messages": json.dumps(HI), "prompt": ""}, PromptRow(1, tuple(HI))),
-    ({"line": 7, "messages": HI, "responses": []}, PromptRow(1, tuple(HI))),  # as `labeling.handover` writes it
+    ({"line": 7, "messages": HI, "responses": []}, PromptRow(7, tuple(HI))),  # as `labeling.handover` writes it
 ]
 BAD = [
     ({"question": "hi"}, "no 'prompt' and no 'messages'; the row has 'question'"),
@@ -45,6 +45,24 @@ def test_a_prompt(tmp_path: Path, row: dict[str, object], prompt: PromptRow) -> 
 def test_what_is_wrong_with_a_row(tmp_path: Path, row: dict[str, object], problem: str | None) -> None:
     (found,) = read(tmp_path / "p.jsonl", row)
     assert isinstance(found, PromptRow) if problem is None else problem in getattr(found, "message", "")
+
+
+@pytest.mark.parametrize(
+    ("responses", "found"),
+    [
+        (["a", {"text": "b", "model": "m"}], ("a", "b")),
+        ('["a", "b"]', ("a", "b")),  # as a table holds it
+        (None, "no 'responses'"),
+        ([], "no 'responses'"),
+        (["a", 3], "response 2 is 3; a text, or an object with a 'text', is needed"),
+        ([{"content": "a"}], "response 1 is {'content': 'a'}; a text"),
+        ([" "], "response 1 is empty"),
+    ],
+)
+def test_responses_to_score(tmp_path: Path, responses: object, found: tuple[str, ...] | str) -> None:
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": "hi", "responses": responses}) + "\n")
+    (row,) = read_prompts(tmp_path / "p.jsonl", with_responses=True)
+    assert row.responses == found if isinstance(row, PromptRow) else found in row.message
 
 
 def test_a_bad_line_costs_no_other(tmp_path: Path) -> None:
