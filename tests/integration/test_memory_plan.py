@@ -186,7 +186,7 @@ def weights_of(parts: Parts) -> dict[int, int]:
     """Bytes of every role's weights, by storage."""
     roles, reward = parts.roles, parts.roles.reward_model
     models = [roles.policy.language_model, roles.reference.language_model, roles.critic.trunk.model, roles.critic.head]
-    models.append(reward.head if hasattr(reward, "head") else reward._scorer.model)
+    models.append(reward.head if hasattr(reward, "head") else reward.scorer.model)
     storages = [each.untyped_storage() for model in models for each in model.parameters()]
     return {each.data_ptr(): each.nbytes() for each in storages}
 
