@@ -95,13 +95,14 @@ def selection_report(store: Store, project_id: str, *, seed: int = 0) -> Selecti
 
 def verdict(arms: Sequence[Arm], difference: float | None, interval: Interval | None) -> str:
     """What the figures allow to say, in a sentence."""
+    numbers = ", ".join(f"{arm.n_prompts} in {arm.name}" for arm in arms)
     if difference is None or interval is None:
-        numbers = ", ".join(f"{arm.n_prompts} in {arm.name}" for arm in arms)
         return (
             f"Too early to say whether selection beat random: {LEAST_PROMPTS} prompts with a ranked pair are needed in "
             f"each of two arms, and there are {numbers}."
         )
     figures = f"selected less random {difference:+.3f}, 95 % interval {interval[0]:+.3f} to {interval[1]:+.3f}"
+    figures += f"; prompts: {numbers}"
     if interval[0] <= 0 <= interval[1]:
         return (
             "No evidence that selection beat random: the arms differ in how often the model is right no more than "

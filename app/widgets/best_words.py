@@ -17,8 +17,9 @@ def best_words(best: BestPolicy, *, is_final: bool) -> str:
     beside = f"The last one measured, iteration {best.last_iteration}, has {last}."
     if best.iteration == best.last_iteration:
         beside = "It is the last one measured." if best.iteration else "Nothing else is measured yet."
-    kept = "" if best.iteration else " No best is kept."
-    return f"{_first_words(best, figure, is_final=is_final)} {standing_words(best)} {beside}{kept}"
+    kept = "" if best.iteration else "No best is kept."
+    said = (_first_words(best, figure, is_final=is_final), standing_words(best), beside, kept)
+    return " ".join(each for each in said if each)
 
 
 def _first_words(best: BestPolicy, figure: str, *, is_final: bool) -> str:

@@ -21,8 +21,10 @@ from training.launch import run_log
 REFRESH_S = 5.0
 ROUTINE = {
     "queued", "started", "checkpoint", "resumed", "resumed_from_checkpoint", "cancel_requested",
-    "cancelled", "succeeded", "failed", "worker_lost", "not_finite",
+    "cancelled", "succeeded", "failed", "worker_lost", "not_finite", "best_compared",
 }  # fmt: skip
+# Results whose numbers mean something only together: counts of further models, and what is said in words elsewhere.
+IN_WORDS = ("beside", "best_standing", "pair_accuracy", "score_b_less_a")
 TEXT_KEYS = ("prompt", "response")
 MAX_METRICS = 8
 MAX_CASES = 3
@@ -58,9 +60,7 @@ def show_results(run: Run) -> None:
     """The numbers that the run ended with."""
     facts = flatten(run.result)
     numbers = {
-        name: value
-        for name, value in facts.items()
-        if isinstance(value, int | float) and not name.startswith("beside")  # counts of further models
+        name: value for name, value in facts.items() if isinstance(value, int | float) and not name.startswith(IN_WORDS)
     }
     if numbers:
         with st.grid(4, min_column_width=150):

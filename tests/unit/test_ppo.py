@@ -102,7 +102,7 @@ def test_an_update_does_not_depend_on_how_it_is_cut_or_on_the_order_of_rows(
     assert apart(whole, start) > 1e-4
     for index, tokens in (([5, 3, 1, 0, 2, 4], 4096), ([0, 1, 2, 3, 4, 5], 1), ([4, 2, 0, 1, 3, 5], 60)):
         other, others = updated(rig, layout, index, loss_mean=loss_mean, micro_batch_tokens=tokens)
-        assert apart(whole, other) < 2e-5  # of a step of 1e-3: Adam divides by gradients that are nearly 0
+        assert apart(whole, other) < 1e-10
         for name, value in figures.items():
             assert others[name] == pytest.approx(value, abs=1e-10), name
 
@@ -119,7 +119,7 @@ def test_an_update_does_not_depend_on_how_prompts_are_shared_and_cut(layout: str
     (whole, figures), *others = results
     assert apart(whole, weights_of(rig.parts(layout, **WORDS))) > 1e-4
     for other, found in others:
-        assert apart(whole, other) < 2e-5
+        assert apart(whole, other) < 1e-10
         for name, value in figures.items():
             assert found[name] == pytest.approx(value, abs=1e-10), name
 
@@ -136,7 +136,7 @@ def test_an_update_does_not_depend_on_the_number_of_threads(layout: str, rig: Ri
         torch.set_num_threads(before)
     (one, figures), (two, others) = results
     assert apart(one, weights_of(rig.parts(layout, **WORDS))) > 1e-4
-    assert apart(one, two) < 2e-5
+    assert apart(one, two) < 1e-10
     for name, value in figures.items():
         assert others[name] == pytest.approx(value, abs=1e-10), name
 
@@ -221,7 +221,7 @@ def test_an_entropy_bonus_adds_the_gradient_of_the_entropy(rig: Rig, monkeypatch
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_first_minibatch_has_the_signature_of_a_sound_start(layout: str, rig: Rig) -> None:
     _, figures = updated(rig, layout, list(range(6)))
-    assert figures[RATIO_DEVIATION] < 1e-5
+    assert figures[RATIO_DEVIATION] < 1e-10
     assert figures["policy/approx_kl"] == pytest.approx(0, abs=1e-10)
     assert figures["policy/clip_fraction"] == 0
     assert figures["policy/loss"] == pytest.approx(0, abs=1e-10)  # minus the mean of whitened advantages

@@ -136,7 +136,7 @@ def test_a_large_effect_on_many_prompts_is_told_with_its_n_and_interval(name: st
     words = MAKERS[name](40, 2.0)
     told_so = words.replace("of the others it can't be told", "").replace("the two overlap it can't be told", "")
     assert not UNKNOWN.search(told_so), words
-    assert says_n(words, 40) or name == "labeling/selection_report.py", words
+    assert says_n(words, 40), words
     assert REACH.search(words) or name in WITHOUT_REACH, words
 
 
