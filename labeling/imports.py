@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,15 @@ from data.roles import Actor, acting, require
 from data.store import Store, Tx
 from data.tasks import NewTask, add_task
 from data.text import messages_fingerprint, text_fingerprint
+from labeling.field_use import Watched
 from labeling.groups import OVERRULED
+from labeling.import_report import ImportReport
 from labeling.known_answers import People, Placed, is_known_by_content, is_known_by_id, place
 from labeling.parse import RESPONSES_ROW, ParsedRanking, parse_prompt, parse_rankable, parse_ranking
-from labeling.readers import READERS
+from labeling.readers import READERS, Reader
 
 ROWS_PER_TRANSACTION = 500
 PROMPTS_PER_TRANSACTION = 2000
-MAX_PROBLEMS_SHOWN = 50
 _EXTRA = "extra"  # one answer more than was wanted
 _COUNTED_AS = {
     RankingStatus.RANKED: "rankings",
@@ -44,33 +45,6 @@ _COUNTED_AS = {
 _NumberedRow = tuple[int, dict[str, Any]]
 _ROW_ERRORS = (ProjectError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 OnRow = Callable[[int], None]
-
-
-@dataclass
-class ImportReport:
-    """What an import did, or would do. `counts` names everything that went in or was known, and how often.
-
-    Any import may count `repaired` too: rows whose texts had NULs or lone surrogates, which were taken out.
-    """
-
-    file: str
-    dry_run: bool
-    n_rows: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
-    n_problems: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def add_problem(self, problem: Problem) -> None:
-        self.n_problems += 1
-        if len(self.problems) < MAX_PROBLEMS_SHOWN:
-            self.problems.append(problem)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as one JSON object."""
-        shown = [{"line": problem.line, "message": problem.message} for problem in self.problems]
-        head = {"file": self.file, "dry_run": self.dry_run, "rows": self.n_rows, **self.counts}
-        return head | {"refused": self.n_problems, "problems": shown, "examples": self.examples}
 
 
 def import_prompts(
@@ -115,11 +89,13 @@ def import_prompts(
 
 def _parse_prompts(chunk: list[_NumberedRow], prompt_field: str | None, report: ImportReport) -> list[NewPrompt]:
     prompts = []
-    for line, row in chunk:
+    for line, plain in chunk:
+        row, n_problems = Watched(plain), report.n_problems
         try:
             prompts.append(parse_prompt(row, prompt_field))
         except InvalidInput as error:
             report.add_problem(Problem(line, str(error)))
+        report.fields.add(row, is_refused=report.n_problems > n_problems)
     for prompt in prompts[: 3 - len(report.examples)]:
         report.examples.append(prompt.messages[-1]["content"][:300])
     return prompts
@@ -131,9 +107,14 @@ def _note_side(prompt: NewPrompt, sides: dict[str, Split | None], counts: Counte
     counts.update(["side_kept"] if prompt.split is not None and prompt.split is not has else [])
 
 
-def _note_kept_side(tx: Tx, prompt_id: str, prompt: NewPrompt, counts: Counter[str]) -> None:
-    if prompt.split is not None:
-        counts.update(["side_kept"] if get_prompt(tx, prompt_id).split is not prompt.split else [])
+def _note_kept(tx: Tx, prompt_id: str, prompt: NewPrompt, counts: Counter[str]) -> None:
+    """Count a known prompt of which something else is kept than a row says: its side, or what is under `meta`."""
+    if prompt.split is None and not prompt.meta:
+        return
+    kept = get_prompt(tx, prompt_id)
+    counts.update(["side_kept"] if prompt.split is not None and kept.split is not prompt.split else [])
+    is_other = any(name not in kept.meta or kept.meta[name] != value for name, value in prompt.meta.items())
+    counts.update(["meta_kept"] if is_other else [])
 
 
 def import_responses(
@@ -149,7 +130,8 @@ def import_responses(
     """Add finished responses; each row with two or more distinct ones becomes a task to rank.
 
     Counts: `tasks`, `known` (the prompt has a task of just these texts), `responses`, `doubles` (equal texts in a row),
-    and where there are any `side_kept` (rows that name another side than their prompt has here; it keeps that).
+    and where there are any `side_kept` (rows that name another side than their prompt has here; it keeps that) and
+    `meta_kept` (rows with further fields than were kept under `meta` when their prompt came in; it keeps those).
     """
     report = ImportReport(name or path.name, dry_run)
     report.counts.update(tasks=0, known=0, responses=0, doubles=0)
@@ -157,9 +139,11 @@ def import_responses(
         require(tx, who, Role.RESEARCHER)
         overlap = get_project(tx, project_id).overlap
 
-    def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
+    def add(tx: Tx, line: int, plain: dict[str, Any]) -> None:
+        row, n_problems = Watched(plain), report.n_problems
         with _line(tx, report, line) as counts:
             _add_response_row(tx, project_id, row, overlap, counts)
+        report.fields.add(row, is_refused=report.n_problems > n_problems)
 
     _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
@@ -184,8 +168,8 @@ def import_rankings(
     Counts: `rankings`, `skips`, `known` (the answer is there), `doubles` (equal texts in a row), and where there are
     any `unacceptable` (answers that no response is acceptable), `gold` (tasks of which a ranking is expected now:
     annotators get them as a check), `gold_kept` (answers for which the file expects something else than is expected
-    here), `side_kept` (as for responses), `rows_without_ranking`; and of the new answers those that were `extra` where
-    they were given, that a decision had `overruled`, or that are such `decisions` themselves.
+    here), `side_kept` and `meta_kept` (as for responses), `rows_without_ranking`; and of the new answers those that were
+    `extra` where they were given, that a decision had `overruled`, or that are such `decisions` themselves.
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")
@@ -196,25 +180,40 @@ def import_rankings(
         get_project(tx, project_id)
     people = People(project_id)
 
-    def add(tx: Tx, line: int, row: dict[str, Any]) -> None:
-        _add_ranking_row(tx, people, line, READERS[format_name](row), report)
+    def add(tx: Tx, line: int, plain: dict[str, Any]) -> None:
+        row, n_problems = Watched(plain), report.n_problems
+        found = _read(report, line, READERS[format_name], row)
+        n_added = sum(_add_ranking_row(tx, people, line, native, report) for native in found)
+        report.counts.update([] if found or report.n_problems > n_problems else ["rows_without_ranking"])
+        report.fields.add(row, is_refused=not n_added and report.n_problems > n_problems)
 
     _for_each(store, who, _rows(report, path, on_row), add, dry_run)
     return report
 
 
-def _add_ranking_row(
-    tx: Tx, people: People, line: int, rankings: Iterator[dict[str, Any]], report: ImportReport
-) -> None:
-    """Add each ranking of a row; one that is wrong does not cost the others."""
-    n_found = 0
+def _read(report: ImportReport, line: int, reader: Reader, row: Watched) -> list[dict[str, Any]]:
+    """The rankings that another tool's row holds, with what the format does not read of it under `meta`.
+
+    One that is wrong does not cost those before it.
+    """
+    found: list[dict[str, Any]] = []
     try:
-        for n_found, native in enumerate(rankings, start=1):  # noqa: B007
-            with _line(tx, report, line) as counts:
-                _add_ranking(tx, people, parse_ranking(native), counts)
-        report.counts.update([] if n_found else ["rows_without_ranking"])
+        for native in reader(row):
+            found.append(native)
     except _ROW_ERRORS as error:
         report.add_problem(_problem(line, error))
+    if found and found[0] is row:  # our own format: who parses it keeps the rest
+        return found
+    rest = row.keep_unread() if found else {}
+    return [native | {"meta": rest | (native.get("meta") or {})} if rest else native for native in found]
+
+
+def _add_ranking_row(tx: Tx, people: People, line: int, native: dict[str, Any], report: ImportReport) -> bool:
+    """Add one ranking of a row; whether it could be read."""
+    n_problems = report.n_problems
+    with _line(tx, report, line) as counts:
+        _add_ranking(tx, people, parse_ranking(native), counts)
+    return report.n_problems == n_problems
 
 
 def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int, counts: Counter[str]) -> None:
@@ -224,7 +223,7 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
     else:
         prompt = parse_prompt(row, own_fields=RESPONSES_ROW)
         prompt_id = prompt_id_of(tx, project_id, prompt)
-        _note_kept_side(tx, prompt_id, prompt, counts)
+        _note_kept(tx, prompt_id, prompt, counts)
     settings = get_project(tx, project_id).settings
     offered, found = screen(get_prompt(tx, prompt_id).messages, responses, settings)
     dropped = [BADGES[name.removeprefix("dropped_")] for name in found if name.startswith("dropped_")]
@@ -246,7 +245,7 @@ def _add_ranking(tx: Tx, people: People, parsed: ParsedRanking, counts: Counter[
         counts["known"] += 1
         return
     prompt_id = prompt_id_of(tx, people.project_id, parsed.prompt)
-    _note_kept_side(tx, prompt_id, parsed.prompt, counts)
+    _note_kept(tx, prompt_id, parsed.prompt, counts)
     made = add_task(tx, people.project_id, prompt_id, parsed.responses, slots=0)
     placed = place(parsed, made.positions)
     counts["doubles"] += placed.n_doubles

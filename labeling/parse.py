@@ -1,6 +1,7 @@
 """Rows of imported files, in the native format, as records. Every message says what was found and what is needed.
 
 prompt    {"id"?, "prompt": "text" | "messages": [{"role", "content"}...], "split"?, "meta"?}
+          {"instruction": "text", "input"?: "text"}, as Alpaca has it: the input stands behind the instruction
 responses {"prompt_id" | "prompt" | "messages", "responses": ["text", ...] | [{"text", "model"?, "meta"?}...]}
 ranking   {"prompt" | "messages", "responses": [...], "ranks": [1, 2, 2, 4], "annotator"?, "status"?, "gold"?, ...}
 
@@ -18,6 +19,7 @@ from data.messages import checked_text, parse_messages, structure
 from data.projects import MAX_K, MIN_K
 from data.records import Detail, NewPrompt, NewResponse, RankingStatus, Split
 from data.text import clean_text, clean_value, text_fingerprint
+from labeling.field_use import Watched
 from labeling.ranks import competition_ranks
 
 PROMPT_FIELDS = ("prompt", "messages", "instruction", "question", "text")
@@ -82,14 +84,28 @@ def parse_prompt(
     if split not in _SPLITS:
         raise InvalidInput(f"split {split!r}: only 'train', 'eval' or nothing is allowed")
     named = next((name for name in ("id", "prompt_id") if row.get(name) not in (None, "")), None)
-    unknown = {name: value for name, value in row.items() if name not in own_fields | {field, named}}
+    content, second = _content(row, field)
+    unknown = {name: value for name, value in row.items() if name not in own_fields | {field, named, second}}
+    if isinstance(row, Watched):
+        row.keep(unknown)
     return NewPrompt(
-        messages=parse_messages(structure(row[field]) if field == "messages" else row[field]),
+        messages=parse_messages(content),
         split=Split(split) if split else None,
         external_id=None if named is None else clean_text(str(row[named])),
         meta=_object(row.get("meta"), "meta") | (clean_value(unknown) if unknown else {}),
         facts=_facts(row.get("facts")),
     )
+
+
+def _content(row: dict[str, Any], field: str) -> tuple[Any, str | None]:
+    """What the prompt's field holds, and the second field that belongs to it, if there is one. Raises InvalidInput."""
+    if field == "messages":
+        return structure(row[field]), None
+    if field != "instruction" or row.get("input") in (None, ""):
+        return row[field], None
+    if not all(isinstance(row[name], str) for name in ("instruction", "input")):
+        raise InvalidInput("'instruction' and 'input' are joined to one prompt, so both have to be texts")
+    return f"{row['instruction']}\n\n{row['input']}" if row["instruction"].strip() else row["input"], "input"
 
 
 def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
@@ -104,6 +120,8 @@ def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
             raise InvalidInput(f"response {place} is {value!r:.60}; a text, or an object with a 'text', is needed")
         meta = _object(entry.get("meta"), f"response {place}: meta")
         provenance = {name: each for name, each in entry.items() if name not in ("text", "model", "meta")} | meta
+        if isinstance(entry, Watched):
+            entry.keep(provenance)
         text = checked_text(entry["text"], f"response {place}")
         model = clean_text(str(entry.get("model") or ""))
         responses.append(NewResponse(text, model, {"source": "import"} | clean_value(provenance)))

@@ -6,18 +6,20 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from app.commands.common import Context, Outcome, add_word, existing_file
+from app.commands.common import Context, Outcome, add_word, existing_file, table
 from app.progress import ProgressLine
 from data.errors import InvalidInput
 from data.files import SUFFIXES
 from data.roles import OPERATOR
-from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
+from labeling.import_report import ImportReport
+from labeling.imports import import_prompts, import_rankings, import_responses
 from labeling.readers import READERS
 
 _NATIVE = "native"
 _EPILOG = """\
 A line that can't be used is named with its number and its reason, and the rest goes in: the exit status is then 0.
 It is 2 if nothing in the file could be used. A file can be imported again; what is known is counted, not doubled.
+Each field of the file is named: what it is used for, whether it is kept under `meta`, or that it is ignored.
 """
 
 
@@ -67,12 +69,20 @@ def _outcome(report: ImportReport, project_id: str) -> Outcome:
     lines += [f"  line {problem.line}: {problem.message}" for problem in report.problems]
     if report.n_problems > len(report.problems):
         lines.append(f"  and {report.n_problems - len(report.problems):,} more")
+    lines += _field_lines(report)
+    if not report.n_in and report.counts["known"]:
+        lines.append(f"everything in {report.file} that can be used was known already")
     document = {"project_id": project_id, **report.as_dict()}
-    if report.n_problems < report.n_rows:
-        return Outcome(document, lines)
-    first = report.problems[0]
-    problem = f"{report.file}: none of its rows can be used; line {first.line}: {first.message}"
-    return Outcome(document, lines, status=2, problem=problem)
+    if (problem := report.why_nothing) is not None:
+        return Outcome(document, lines, status=2, problem=problem)
+    return Outcome(document, lines)
+
+
+def _field_lines(report: ImportReport) -> list[str]:
+    """What each field of the file is used for, with the rows that have something there."""
+    found = report.fields.as_rows()
+    header = ("FIELD", "USED FOR", "ROWS")
+    return ["", *table([(each["field"], each["use"], each["rows"]) for each in found], header)] if found else []
 
 
 def _count_lines(path: Path) -> int | None:

@@ -39,7 +39,7 @@ from data.records import Run, RunKind
 from data.roles import OPERATOR
 from data.runs import events_of, get_run, list_runs
 from labeling.handover import hand_over, hand_over_texts
-from labeling.imports import MAX_PROBLEMS_SHOWN
+from labeling.import_report import MAX_PROBLEMS_SHOWN
 from training.config import CONFIGS, TrainConfig
 from training.launch import cancel as cancel_run
 from training.launch import count_reward_data, queue_run, queue_seeds

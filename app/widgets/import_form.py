@@ -18,7 +18,8 @@ from app.widgets.words import count
 from data.files import SUFFIXES, Row, read_rows
 from data.hygiene import BADGES
 from data.records import Person, Project
-from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
+from labeling.import_report import ImportReport
+from labeling.imports import import_prompts, import_rankings, import_responses
 from labeling.parse import PROMPT_FIELDS
 from labeling.readers import READERS
 
@@ -63,13 +64,13 @@ COUNT_WORDS = {
     "gold": "New gold tasks",
     "gold_kept": "Answers to gold that is kept as it is here",
     "side_kept": "Rows whose prompt keeps its side",
+    "meta_kept": "Rows whose prompt keeps its further fields",
     "extra": "Answers beyond those wanted there",
     "overruled": "Answers overruled there",
     "decisions": "Decisions taken in as answers",
     **{f"dropped_{name}": f"Responses dropped: {words}" for name, words in BADGES.items()},
     **{f"badge_{name}": f"Responses with the badge: {words}" for name, words in BADGES.items()},
 }
-GOES_IN = ("new", "tasks", "rankings", "skips")
 
 
 def import_form(project: Project, who: Person) -> None:
@@ -148,9 +149,10 @@ def _rehearse_and_import(
     report: ImportReport = known[1]
     st.header("What the import would do", anchor=False)
     show_report(report)
-    goes_in = sum(report.counts[each] for each in GOES_IN)
-    if not goes_in:
-        st.info("There is nothing new in this file.")
+    if (problem := report.why_nothing) is not None:
+        st.error(plain(problem), icon=":material/error:")
+    elif not report.n_in:
+        st.info("Everything in this file that can be used is known already.")
     elif st.button("Import", type="primary", icon=":material/upload_file:", key=f"{KEY}.go.{nonce(KEY)}"):
         with st.spinner("Importing"):
             done = do(dry_run=False)
@@ -184,11 +186,30 @@ def show_report(report: ImportReport) -> None:
         st.metric("Refused", f"{report.n_problems:,}", border=True)
     if report.n_problems:
         _show_problems(report)
+    _show_fields(report)
     if report.examples:
         st.caption("The first of them, as they would be stored")
         for place, example in enumerate(report.examples):
             with st.container(border=True, key=f"{KEY}.example.{place}"):
                 st.text(example)
+
+
+def _show_fields(report: ImportReport) -> None:
+    """What each field of the file is used for."""
+    if not (found := report.fields.as_rows()):
+        return
+    st.caption("What becomes of each field, with the rows that have something there")
+    st.dataframe(
+        pd.DataFrame(found),
+        hide_index=True,
+        key=f"{KEY}.fields.{report.dry_run}",
+        column_config={
+            "field": "Field",
+            "use": "Used for",
+            "rows": st.column_config.NumberColumn("Rows", width="small"),
+        },
+        alt="What each field of the file is used for",
+    )
 
 
 def _show_problems(report: ImportReport) -> None:
