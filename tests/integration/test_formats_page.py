@@ -11,6 +11,7 @@ import factories as make
 import pytest
 
 from data.files import SUFFIXES
+from data.frozen_prompts import PROMPT_COLUMNS
 from data.language_texts import LanguageText, read_texts
 from data.paths import Home
 from data.roles import OPERATOR
@@ -105,7 +106,11 @@ def test_every_kind_of_file_and_every_format_has_its_place_on_the_page() -> None
 def test_the_columns_of_a_snapshot_and_the_keys_of_a_manifest_are_the_real_ones(
     sqlite_store: Store, home: Home, tmp_path: Path
 ) -> None:
-    for name, columns in (("groups.parquet", GROUP_COLUMNS), ("pairs.parquet", PAIR_COLUMNS)):
+    for name, columns in (
+        ("groups.parquet", GROUP_COLUMNS),
+        ("pairs.parquet", PAIR_COLUMNS),
+        ("prompts.parquet", PROMPT_COLUMNS),
+    ):
         line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
         assert re.findall(r"`(\w+)`", line.split("|")[2]) == columns.names
     line = next(line for line in PAGE.splitlines() if line.startswith("| `others.parquet`"))

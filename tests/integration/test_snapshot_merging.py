@@ -245,7 +245,7 @@ def test_an_unacceptable_answer_is_kept_beside_the_groups(store: Store, home: Ho
         (["a", "b"], [], "train", "wrong"), (["c", "d"], [], "eval", ""),
     ]  # fmt: skip
     manifest = json.loads((home.snapshot_folder(frozen.id) / "manifest.json").read_text())
-    assert set(manifest["files"]) == {"groups.parquet", "pairs.parquet", OTHERS}
+    assert set(manifest["files"]) == {"groups.parquet", "pairs.parquet", "prompts.parquet", OTHERS}
     assert frozen.content_hash != content_hash(read_groups(home.snapshot_folder(frozen.id)))
     made = export_snapshot(home, frozen, "unpaired", home.exports / "out")
     assert made["rows"] == {"train": 4, "eval": 2}
