@@ -115,7 +115,7 @@ def test_a_response_is_found_and_stands_beside_another_runs(store: Store, server
     titles = page.locator(".panel h3")
     expect(titles.nth(1)).to_have_text("After iteration 20", timeout=20_000)
     page.get_by_text("How they are spread").click()
-    expect(page.get_by_text("3 prompts: 1 better than at the start, 1 worse")).to_be_visible()
+    expect(page.get_by_text("3 prompts: 1 scored higher than at the start, 1 lower")).to_be_visible()
     expect(page.locator("[data-testid=stVegaLiteChart] svg")).to_have_count(3)
     slider = page.get_by_role("slider", name="Iteration")
     slider.press("ArrowLeft")

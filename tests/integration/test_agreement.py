@@ -63,7 +63,7 @@ def test_the_word_agreement(sqlite_store: Store, home: Home, capsys: pytest.Capt
     project = make.make_ranked_project(sqlite_store)
     said = cli("agreement", project.name, *words)
     assert said.status == 0
-    assert "pair agreement, ties included: undefined (no interval, n = 0)" in said.out
+    assert "pair agreement, ties included: undefined (no interval, n = 0 on 0 prompts)" in said.out
     assert cli.make("agreement", project.name, *words)["pairs_with_ties"] == {
-        "value": None, "low": None, "high": None, "n": 0,
+        "value": None, "low": None, "high": None, "n": 0, "n_prompts": 0,
     }  # fmt: skip

@@ -209,7 +209,7 @@ def test_the_word_pause(sqlite_store: Store, home: Home, capsys: pytest.CaptureF
     assert "nobody is or was paused" in cli("pause", "list", project.name).out
     assert "Ann is not paused" in cli.refuse("pause", "lift", project.name, "Ann")
     work_on(sqlite_store, ann, project, 2, (3, 2, 1))
-    assert "gold 0.00, paused" in cli("annotators", project.name).out
+    assert "gold 0.00 (0.00-0.66, n 2), paused" in cli("annotators", project.name).out
     assert "0.00 (threshold 0.70, n 2)" in cli("pause", "list", project.name).out
     lifted = cli.make("pause", "lift", project.name, "Ann", "--note", "talked")
     assert (lifted["annotator"], lifted["note"], lifted["lifted_by"]) == ("Ann", "talked", None)

@@ -257,8 +257,10 @@ def test_the_words_gold_and_annotators(sqlite_store: Store, home: Home, capsys: 
     assert (made["tasks"], made["new"]) == ([tasks[0].id, tasks[2].id], 2)
     assert [each["author"] for each in cli.make("gold", "list", "Trial")] == ["Author", "Author"]
     rows = {row["name"]: row for row in cli.make("annotators", "Trial")}
-    assert rows["Ann"]["gold"] == {"value": pytest.approx(5 / 6), "n": 6, "n_items": 2}
-    assert "0.83 (6 pairs of 2)" in cli("annotators", "Trial").out
+    # Wilson's interval of 5/6 of 2: 0.6141 -+ 0.3733.
+    reach = {"low": pytest.approx(0.2408, abs=1e-4), "high": pytest.approx(0.9875, abs=1e-4)}
+    assert rows["Ann"]["gold"] == {"value": pytest.approx(5 / 6), "n": 6, "n_items": 2} | reach
+    assert "0.83 (0.24-0.99, 6 pairs of 2)" in cli("annotators", "Trial").out
     cli.make("gold", "remove", tasks[2].id)
     assert "is not gold" in cli.refuse("gold", "remove", tasks[2].id)
     assert len(cli.make("gold", "list", "Trial")) == 1

@@ -190,4 +190,4 @@ def test_the_word_annotators_shows_it(sqlite_store: Store, home: Home, capsys: p
     _, again = repeat_after(sqlite_store, person, project, 2)
     answer(sqlite_store, person, again)
     said = Cli(home.root, capsys)("annotators", project.name)
-    assert "1.00 (3 pairs of 1)" in said.out
+    assert "1.00 (0.21-1.00, 3 pairs of 1)" in said.out

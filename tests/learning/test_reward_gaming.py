@@ -32,10 +32,10 @@ def test_without_the_penalty_the_reward_model_is_gamed_and_the_guard_says_so(rig
     the policy stays what people want while its score rises; the same run without it leaves what the reward model knows.
 
     Each bound is kept with a margin by every seed that was tried, of rankings, models and updates alike, with the
-    kernels of `ATEN_CPU_CAPABILITY=default`: what people want rose by 0.21, 0.27, 0.26, 0.10 where the KL holds the
-    policy, and its score by 1.2, 3.1, 1.7, 4.1; without it what people want ended lower than that by 1.9, 0.7, 0.9 and
-    3.3, at 7, 5, 4 and 11 times the KL, and the entropy collapsed. That the second reward model saw it (`over_optimised`)
-    happened in one of the four, so nothing is said of it here: tests/unit/test_guards.py has the rule.
+    kernels of `ATEN_CPU_CAPABILITY=default`. Where the KL holds the policy, what people want rose by 0.21, 0.27, 0.26
+    and 0.10, and its score by 1.2, 3.1, 1.7 and 4.1. Without it what people want ended lower than that by 1.9, 0.7, 0.9
+    and 3.3, at 7, 5, 4 and 11 times the KL, and the entropy collapsed. That the second reward model saw it
+    (`over_optimised`) happened in one of the four: tests/unit/test_guards.py has that rule.
     """
 
     def ranks(texts: list[str]) -> list[int]:

@@ -88,7 +88,10 @@ def test_the_histograms_are_of_the_scores_and_of_the_gaps_prompt_by_prompt() -> 
     ]  # fmt: skip
     gaps = gaps_of(ROWS, START)
     assert gaps == [-2.0, 0.5]
-    assert gap_words([*gaps, 0.0]) == "3 prompts: 1 better than at the start, 1 worse"
+    assert gap_words([*gaps, 0.0]) == (
+        "3 prompts: 1 scored higher than at the start, 1 lower. Whether the mean rose can't be told: 3 prompts, and 10 "
+        "are needed."
+    )
 
 
 def policy(store: Store, project: Project) -> Run:
