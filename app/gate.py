@@ -2,7 +2,7 @@
 
 Plain ASGI, so that it covers the websocket too. Strangers get the sign-in pages and the health check, nothing else.
 Streamlit learns who is there from three headers that only this gate can set. A websocket ends with the session that
-opened it (`app.streams`).
+opened it (`app.open_sockets`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.streams import Streams
+from app.open_sockets import OpenSockets
 from data.errors import StoreUnavailable
 from data.people import session_person, token_hash
 from data.records import Person
@@ -82,7 +82,7 @@ class Gate:
     def __init__(self, app: ASGIApp, store: Store, cookie: str) -> None:
         self._app, self._store, self._cookie = app, store, cookie
         self._headers = security_headers()
-        self._streams = Streams(store)
+        self._sockets = OpenSockets(store)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -110,7 +110,7 @@ class Gate:
             known = [(name.encode(), values[key].encode()) for name, key in IDENTITY_HEADERS.items()]
             scope = {**scope, "headers": kept + known, PERSON: person}
             if scope["type"] == "websocket":
-                await self._streams.run(self._app, scope, receive, send, token_hash(token))
+                await self._sockets.serve(self._app, scope, receive, send, values["session"])
                 return
         await self._app(scope, receive, send)
 

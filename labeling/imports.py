@@ -168,8 +168,8 @@ def import_rankings(
     Counts: `rankings`, `skips`, `known` (the answer is there), `doubles` (equal texts in a row), and where there are
     any `unacceptable` (answers that no response is acceptable), `gold` (tasks of which a ranking is expected now:
     annotators get them as a check), `gold_kept` (answers for which the file expects something else than is expected
-    here), `side_kept` and `meta_kept` (as for responses), `rows_without_ranking`; and of the new answers those that were
-    `extra` where they were given, that a decision had `overruled`, or that are such `decisions` themselves.
+    here), `side_kept` and `meta_kept` (as for responses), `rows_without_ranking`; and of the new answers those
+    that were `extra` where they were given, that a decision had `overruled`, or that are such `decisions` themselves.
     """
     if format_name not in READERS:
         raise InvalidInput(f"format {format_name!r}: one of {', '.join(READERS)} is needed")

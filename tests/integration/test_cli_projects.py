@@ -115,7 +115,7 @@ def test_a_file_of_which_nothing_can_be_used_is_wrong_input(cli: Cli, tmp_path: 
     file = write_rows(tmp_path / "p.jsonl", [{"prompt": ""}, {"prompt": " "}])
     said = cli("import", "prompts", file, "--project", "Trial")
     assert said.status == 2
-    assert said.err == "rankloop: p.jsonl: nothing in it can be used; 1 rows, 1 refused (line 1: the prompt is empty)\n"
+    assert said.err == "rankloop: p.jsonl: nothing in it can be used; 2 rows, 2 refused (line 1: the prompt is empty)\n"
     as_json = cli("import", "prompts", file, "--project", "Trial", "--json")
     assert (as_json.status, as_json.document["refused"]) == (2, 2)
 
