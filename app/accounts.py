@@ -32,6 +32,7 @@ from data.store import Store, Tx
 
 MAX_FORM_BYTES = 16_384
 T = TypeVar("T")
+_SIGNED_OUT = "You are signed out: the session has ended, or an admin has changed this account. What was saved is safe."
 _NO_LINK = "It was used already, or it is too old. Ask your admin for a new one."
 _NO_SET_UP = (
     "Either the first admin exists already (then sign in), or a newer link was made: "
@@ -62,7 +63,7 @@ class Accounts:
         wanted = return_path(request.query_params.get("next"))
         if PERSON in request.scope:
             return RedirectResponse(wanted, 303)
-        return _html(sign_in_page(next_path=wanted))
+        return _html(sign_in_page(_SIGNED_OUT if "ended" in request.query_params else "", next_path=wanted))
 
     async def sign_in(self, request: Request) -> Response:
         form = await _read_form(request)

@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.open_sockets import OpenSockets
 from data.errors import StoreUnavailable
 from data.people import session_person, token_hash
 from data.records import Person
@@ -79,6 +80,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, store: Store, cookie: str) -> None:
         self._app, self._store, self._cookie = app, store, cookie
+        self._sockets = OpenSockets(store)
         self._headers = security_headers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,6 +108,9 @@ class Gate:
             values = {"id": person.id, "role": person.role.value, "session": token_hash(token)}
             known = [(name.encode(), values[key].encode()) for name, key in IDENTITY_HEADERS.items()]
             scope = {**scope, "headers": kept + known, PERSON: person}
+            if scope["type"] == "websocket":  # it stays open for hours, the session perhaps not
+                await self._sockets.serve(self._app, scope, receive, send, values["session"])
+                return
         await self._app(scope, receive, send)
 
     def _lookup(self, token: str) -> Person | None:

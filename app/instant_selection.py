@@ -13,7 +13,8 @@ from app.instant import FEWEST, MOST, Ranked, example, most_read, rankings_with_
 from data.errors import InvalidInput
 from data.features import load_features, text_key
 from data.paths import Home
-from data.roles import Actor
+from data.records import Role
+from data.roles import Actor, require
 from data.scores import untouched_tasks
 from data.store import Store
 from data.tasks import get_tasks
@@ -54,8 +55,10 @@ def look(store: Store, home: Home, project_id: str) -> Ready:
 def select_by_instant(store: Store, who: Actor, home: Home, project_id: str, config: SelectionConfig) -> Selected:
     """Fit the head and its bootstrap heads, and put the waiting tasks in order by them.
 
-    Raises InvalidInput with too few rankings that have features, or if no waiting task has some.
+    Raises NotAllowed; InvalidInput with too few rankings that have features, or if no waiting task has some.
     """
+    with store.read() as tx:
+        require(tx, who, Role.RESEARCHER)  # before the work: the write asks again
     found = _read(store, home, project_id)
     if found.folder is None or found.ready.n_rankings < FEWEST:
         raise InvalidInput(

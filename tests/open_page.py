@@ -22,30 +22,24 @@ class OpenPage:
     """One open stream. `texts`: what the last run wrote of text, warnings and errors; `ids`: of the widgets it drew."""
 
     def __init__(self, stream: ClientConnection, screen: str) -> None:
-        self._stream, self._screen, self._script = stream, screen, ""
+        self._stream, self._screen = stream, screen
         self.texts: list[str] = []
         self.ids: list[str] = []
 
-    def run(self, *states: WidgetState) -> None:
-        """Run the page's script, as a browser asks for it when something was chosen. Raises ConnectionClosed."""
-        ask = BackMsg()
-        ask.rerun_script.page_name = "" if self._script else self._screen
-        ask.rerun_script.page_script_hash = self._script
-        ask.rerun_script.widget_states.widgets.extend(states)
-        self._stream.send(ask.SerializeToString())
+    def run(self) -> None:
+        """Run the page's script to its end, as a browser asks for it. Raises ConnectionClosed."""
+        self._send()
         self.texts, self.ids = [], []
         while not self._took_in(self._stream.recv(timeout=PATIENCE_S)):
             pass
 
-    def choose(self, key: str, value: str) -> None:
-        """Choose in the select box with this key of ours. Raises ConnectionClosed."""
-        (widget_id,) = [each for each in self.ids if each.endswith(f"-{key}")]
-        self.run(WidgetState(id=widget_id, string_value=value))
+    def send_choice(self, key: str, value: str) -> None:
+        """Send what is chosen in the select box with this key of ours, and wait for nothing."""
+        self._send(WidgetState(id=self._widget(key), string_value=value))
 
-    def press(self, key: str) -> None:
-        """Press the button with this key of ours. Raises ConnectionClosed."""
-        (widget_id,) = [each for each in self.ids if each.endswith(f"-{key}")]
-        self.run(WidgetState(id=widget_id, trigger_value=True))
+    def send_press(self, key: str) -> None:
+        """Send that the button with this key of ours is pressed, and wait for nothing."""
+        self._send(WidgetState(id=self._widget(key), trigger_value=True))
 
     def wait_until_closed(self) -> int | None:
         """The code with which the server closes the stream. Raises TimeoutError."""
@@ -55,13 +49,21 @@ class OpenPage:
         except ConnectionClosed as closed:
             return None if closed.rcvd is None else closed.rcvd.code
 
+    def _widget(self, key: str) -> str:
+        (found,) = [each for each in self.ids if each.endswith(f"-{key}")]
+        return found
+
+    def _send(self, *states: WidgetState) -> None:
+        ask = BackMsg()
+        ask.rerun_script.page_name = self._screen
+        ask.rerun_script.widget_states.widgets.extend(states)
+        self._stream.send(ask.SerializeToString())
+
     def _took_in(self, raw: str | bytes) -> bool:
         """Note what a message draws; whether it ends the run."""
         assert isinstance(raw, bytes)
         message = ForwardMsg.FromString(raw)
         kind = message.WhichOneof("type")
-        if kind == "new_session":
-            self._script = message.new_session.page_script_hash
         if kind == "delta" and message.delta.HasField("new_element"):
             element = message.delta.new_element
             drawn = getattr(element, element.WhichOneof("type"))

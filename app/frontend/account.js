@@ -1,33 +1,58 @@
-// Who is signed in, with a sign-out button; and the page's return to life after the server was away.
+// Who is signed in, with a sign-out button; the page's return to life after the server was away; and its end when the
+// session has ended: the server closes the page's stream then, and what the page still shows is nobody's any more.
 
-const FORMS = new WeakMap(); // form -> what belongs to it
+const ASK_EVERY_MS = 5000;
+const WATCHES = new WeakMap(); // the component's element -> what belongs to it
 
 export default function account(component) {
-  const form = component.parentElement.querySelector("form");
-  if (!form) return undefined; // signed out: there is only a link
-  component.parentElement.querySelector(".who").textContent = `${component.data.name} · ${component.data.role}`;
-  if (!FORMS.has(form)) FORMS.set(form, wire(form));
-  const state = FORMS.get(form);
-  state.person = component.data.person;
+  const root = component.parentElement;
+  if (!WATCHES.has(root)) WATCHES.set(root, watch());
+  const state = WATCHES.get(root);
   state.send = component.setStateValue;
-  return () => state.observer?.disconnect();
+  const form = root.querySelector("form");
+  if (form) {
+    root.querySelector(".who").textContent = `${component.data.name} · ${component.data.role}`;
+    if (!state.form) form.addEventListener("submit", (event) => askIfUnsent(event, state.person));
+    state.form = form;
+    state.person = component.data.person;
+  }
+  return () => {
+    state.observer?.disconnect();
+    clearInterval(state.timer);
+  };
 }
 
-function wire(form) {
-  const state = { observer: null };
-  form.addEventListener("submit", (event) => askIfUnsent(event, state.person));
+function watch() {
+  const state = { observer: null, timer: null };
   const app = document.querySelector("[data-test-connection-state]");
   if (!app) return state;
-  // A new server knows nothing of this page: parts that run by themselves would stay dead. One run of the whole page,
-  // asked for here because this stands outside of all such parts, brings them back.
   let wasAway = false;
   state.observer = new MutationObserver(() => {
     const isConnected = app.dataset.testConnectionState === "CONNECTED";
+    clearInterval(state.timer);
+    // A new server knows nothing of this page: parts that run by themselves would stay dead. One run of the whole page,
+    // asked for here because this stands outside of all such parts, brings them back.
     if (isConnected && wasAway) state.send("back", Date.now());
+    if (!isConnected) {
+      if (!wasAway) leaveIfSignedOut();
+      state.timer = setInterval(leaveIfSignedOut, ASK_EVERY_MS);
+    }
     wasAway = !isConnected;
   });
   state.observer.observe(app, { attributeFilter: ["data-test-connection-state"] });
   return state;
+}
+
+// Where the server is there and knows no session of ours, the way in is all that is left of this page.
+async function leaveIfSignedOut() {
+  try {
+    const answer = await fetch("/_stcore/host-config", { cache: "no-store", redirect: "manual" });
+    if (answer.status !== 401) return;
+  } catch {
+    return; // the server is away: the page waits for it
+  }
+  const here = encodeURIComponent(location.pathname + location.search);
+  location.assign(`/signin?ended=1&next=${here}`);
 }
 
 // Rankings that the server does not have yet are not lost by signing out, but they wait.

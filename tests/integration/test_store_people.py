@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
 import factories as make
 import pytest
 import sqlalchemy as sa
+from conftest import Clock
 
 from data.errors import Conflict, InvalidInput, NotFound
 from data.people import (
@@ -16,6 +18,7 @@ from data.people import (
     add_person,
     close_session,
     disable_person,
+    ended_sessions,
     external_annotator,
     has_admin,
     invite,
@@ -27,6 +30,7 @@ from data.people import (
     session_person,
     set_password,
     set_role,
+    token_hash,
     use_invitation,
 )
 from data.projects import create_project, get_project, list_projects, project_by_name, set_guidelines
@@ -164,6 +168,70 @@ def test_the_last_admin_stays(store: Store) -> None:
             admin.name: False,
             other.name: True,
         }
+
+
+def test_an_admin_who_can_sign_in_stays(store: Store) -> None:
+    """Another one who has not chosen a password yet may never do so."""
+    admin, invited = make.make_person(store, Role.ADMIN), make.make_person(store, Role.ADMIN)
+    with store.begin() as tx:
+        set_password(tx, admin.id, "hash")
+    for change in (lambda tx: disable_person(tx, admin.id), lambda tx: set_role(tx, admin.id, Role.ANNOTATOR)):
+        with pytest.raises(Conflict, match="the only admin who can sign in"), store.begin() as tx:
+            change(tx)
+    with store.begin() as tx:
+        disable_person(tx, invited.id)
+    other = make.make_person(store, Role.ADMIN)
+    with store.begin() as tx:
+        set_password(tx, other.id, "hash")
+        set_role(tx, admin.id, Role.ANNOTATOR)
+
+
+def test_two_admins_who_demote_each_other_leave_one(store: Store) -> None:
+    one, two = make.make_person(store, Role.ADMIN), make.make_person(store, Role.ADMIN)
+    both_have_looked, outcomes = threading.Barrier(2), list[object]()
+
+    def demote(other: str) -> None:
+        try:
+            with store.begin() as tx:
+                with contextlib.suppress(threading.BrokenBarrierError):  # SQLite lets one in at a time
+                    both_have_looked.wait(0.5)
+                set_role(tx, other, Role.ANNOTATOR)
+            outcomes.append("demoted")
+        except Conflict as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=demote, args=(each.id,)) for each in (one, two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(each == "demoted" for each in outcomes) == 1
+    with store.read() as tx:
+        assert [each.role for each in list_people(tx)].count(Role.ADMIN) == 1
+
+
+def test_what_ends_the_sessions_of_a_person(store: Store, clock: Clock) -> None:
+    person, other = make.make_person(store), make.make_person(store, Role.ADMIN)
+    theirs = token_hash(make.make_session(store, other))
+    changes = {
+        "disabled": lambda tx: disable_person(tx, person.id),
+        "role": lambda tx: set_role(tx, person.id, Role.REVIEWER),
+        "password": lambda tx: set_password(tx, person.id, "hash"),
+    }
+    for change in reversed(changes.values()):
+        mine = token_hash(make.make_session(store, person))
+        with store.begin() as tx:
+            assert ended_sessions(tx, [mine, theirs, "unknown"]) == {"unknown"}
+            change(tx)
+            assert ended_sessions(tx, [mine, theirs]) == {mine}
+    mine = token_hash(make.make_session(store, other))
+    with store.begin() as tx:
+        set_role(tx, other.id, Role.ADMIN)
+        assert ended_sessions(tx, [mine, theirs]) == set(), "the same role again changes nothing"
+        assert ended_sessions(tx, [f"{number}" for number in range(1200)]) == {f"{number}" for number in range(1200)}
+    clock.advance(SESSION_DAYS * 86_400)
+    with store.read() as tx:
+        assert ended_sessions(tx, [mine, theirs]) == {mine, theirs}
 
 
 def test_who_is_disabled_or_has_no_password_can_not_sign_in(store: Store) -> None:

@@ -11,7 +11,16 @@ from streamlit.testing.v1 import AppTest
 
 from app.passwords import hash_password
 from app.screens import people
-from data.people import get_person, invited_person, list_people, person_by_name, set_password, token_hash
+from data.people import (
+    disable_person,
+    get_person,
+    invited_person,
+    list_people,
+    person_by_name,
+    session_person,
+    set_password,
+    token_hash,
+)
 from data.records import Person, Role
 from data.store import Store
 
@@ -72,6 +81,32 @@ def test_a_taken_or_empty_name_is_refused(sqlite_store: Store, admin: Person, op
         assert words in app.error[0].value.replace("\\", "")
     with sqlite_store.read() as tx:
         assert len(list_people(tx)) == 1
+
+
+def test_an_open_page_of_somebody_disabled_changes_nobody(sqlite_store: Store, admin: Person, open_app: Any) -> None:
+    """Its callbacks run before it asks who is looking."""
+    ben, eve = make_person(sqlite_store, Role.ADMIN, "Ben"), make_person(sqlite_store, Role.ANNOTATOR, "Eve")
+    pages = [open_app(ben, "people") for _ in range(2)]
+    with sqlite_store.begin() as tx:
+        disable_person(tx, ben.id)
+    pages[0].selectbox(f"people.role.{eve.id}").select(Role.ADMIN).run()
+    pages[1].button(f"people.disable_now.{eve.id}").click().run()
+    for page in pages:
+        assert not page.exception
+        assert "you are signed out, so nothing was changed" in page.error[0].value.replace("\\", "")
+        assert not page.selectbox
+    with sqlite_store.read() as tx:
+        assert get_person(tx, eve.id) == eve
+
+
+def test_another_role_signs_them_out(sqlite_store: Store, admin: Person, open_app: Any) -> None:
+    ben = make_person(sqlite_store, Role.ANNOTATOR, "Ben")
+    token = make_session(sqlite_store, ben)
+    app = open_app(admin, "people")
+    app.selectbox(f"people.role.{ben.id}").select(Role.RESEARCHER).run()
+    with sqlite_store.read() as tx:
+        assert session_person(tx, token) is None
+        assert get_person(tx, ben.id).role is Role.RESEARCHER
 
 
 def test_roles_change_but_never_the_last_admin(sqlite_store: Store, admin: Person, open_app: Any) -> None:
