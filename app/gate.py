@@ -1,8 +1,7 @@
 """The gate in front of every route and the websocket: who is asking, may they, and which headers go back.
 
 Plain ASGI, so that it covers the websocket too. Strangers get the sign-in pages and the health check, nothing else.
-Streamlit learns who is there from three headers that only this gate can set. A websocket ends with the session that
-opened it (`app.open_sockets`).
+Streamlit learns who is there from three headers that only this gate can set.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, store: Store, cookie: str) -> None:
         self._app, self._store, self._cookie = app, store, cookie
-        self._headers = security_headers()
         self._sockets = OpenSockets(store)
+        self._headers = security_headers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -109,7 +108,7 @@ class Gate:
             values = {"id": person.id, "role": person.role.value, "session": token_hash(token)}
             known = [(name.encode(), values[key].encode()) for name, key in IDENTITY_HEADERS.items()]
             scope = {**scope, "headers": kept + known, PERSON: person}
-            if scope["type"] == "websocket":
+            if scope["type"] == "websocket":  # it stays open for hours, the session perhaps not
                 await self._sockets.serve(self._app, scope, receive, send, values["session"])
                 return
         await self._app(scope, receive, send)

@@ -22,7 +22,7 @@ class OpenPage:
     """One open stream. `texts`: what the last run wrote of text, warnings and errors; `ids`: of the widgets it drew."""
 
     def __init__(self, stream: ClientConnection, screen: str) -> None:
-        self._stream, self._screen, self._script = stream, screen, ""
+        self._stream, self._screen = stream, screen
         self.texts: list[str] = []
         self.ids: list[str] = []
 
@@ -55,8 +55,7 @@ class OpenPage:
 
     def _send(self, *states: WidgetState) -> None:
         ask = BackMsg()
-        ask.rerun_script.page_name = "" if self._script else self._screen
-        ask.rerun_script.page_script_hash = self._script
+        ask.rerun_script.page_name = self._screen
         ask.rerun_script.widget_states.widgets.extend(states)
         self._stream.send(ask.SerializeToString())
 
@@ -65,8 +64,6 @@ class OpenPage:
         assert isinstance(raw, bytes)
         message = ForwardMsg.FromString(raw)
         kind = message.WhichOneof("type")
-        if kind == "new_session":
-            self._script = message.new_session.page_script_hash
         if kind == "delta" and message.delta.HasField("new_element"):
             element = message.delta.new_element
             drawn = getattr(element, element.WhichOneof("type"))

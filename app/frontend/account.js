@@ -2,18 +2,17 @@
 // session has ended: the server closes the page's stream then, and what the page still shows is nobody's any more.
 
 const ASK_EVERY_MS = 5000;
-const WATCHES = new WeakMap(); // the component's element -> what belongs to it
+const WATCHES = new WeakMap(); // the form, or the way in -> what belongs to it
 
 export default function account(component) {
   const root = component.parentElement;
-  if (!WATCHES.has(root)) WATCHES.set(root, watch());
-  const state = WATCHES.get(root);
+  const own = root.querySelector("form, .way-in");
+  if (!own) return undefined;
+  if (!WATCHES.has(own)) WATCHES.set(own, watch(own));
+  const state = WATCHES.get(own);
   state.send = component.setStateValue;
-  const form = root.querySelector("form");
-  if (form) {
+  if (own.matches("form")) {
     root.querySelector(".who").textContent = `${component.data.name} · ${component.data.role}`;
-    if (!state.form) form.addEventListener("submit", (event) => askIfUnsent(event, state.person));
-    state.form = form;
     state.person = component.data.person;
   }
   return () => {
@@ -22,8 +21,9 @@ export default function account(component) {
   };
 }
 
-function watch() {
+function watch(own) {
   const state = { observer: null, timer: null };
+  if (own.matches("form")) own.addEventListener("submit", (event) => askIfUnsent(event, state.person));
   const app = document.querySelector("[data-test-connection-state]");
   if (!app) return state;
   let wasAway = false;
