@@ -20,6 +20,7 @@ from training.config import BaselinesConfig, second_names
 from training.encoding import Encoder
 from training.equal_kl import Path, equal_kl, path_of, row_at, score_at, settings_that_differ
 from training.figures import best_of
+from training.left_out import LeftOut
 from training.models import (
     Machine,
     ModelSource,
@@ -60,13 +61,17 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     curve = judge.curve_of_best(source)
     reporter.step(1, total)
     rows = [judge.row(START, source, source)]
+    left_out = LeftOut("policies", len(names))
     for number, name in enumerate(names, start=2):
         policy = find_model(name, reporter.home, reporter)
         if load_encoder(policy).vocabulary_hash != encoder.vocabulary_hash:
-            reporter.event("policy_left_out", model=name, reason="it has other tokens than the start, so no KL to it")
+            reason = "it has other tokens than the start, so no KL to it"
+            reporter.event("policy_left_out", model=name, reason=reason)
+            left_out.add(f"{name}: {reason}")
         else:
             rows.append(judge.row(name, policy, source))
         reporter.step(number, total)
+    left_out.report(reporter, "Name policies that were trained from the start")
     found = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
     return found | compare_at_equal_kl(rows, curve, reporter)
 

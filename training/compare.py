@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
+from data.errors import InvalidInput
 from data.held_out import Choice, TrainedOn, choose_prompts, trained_on
 from data.records import Messages, Prompt
 from data.text import messages_fingerprint
 from training.config import CompareConfig
+from training.left_out import LeftOut
 from training.models import Machine, find_model, set_up_machine, versions
 from training.reporter import Reporter
 from training.sampling import Sampler
@@ -26,10 +29,26 @@ def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
         rows[side] = answers(config, reporter, machine, side, name, choice, scorer)
         reporter.step(number, len(sides), samples=[row for found in rows.values() for row in found])
     result: dict[str, Any] = said_of(choice) | {f"model_{side}": name for side, name in sides.items()}
+    result["prompts_compared"] = len(compared := _answered_by_both(rows))
     if scorer is not None:
         for side, found in rows.items():
-            result[f"score_{side}"] = sum(row["score"] for row in found) / max(1, len(found))
+            result[f"score_{side}"] = fmean(row["score"] for row in found if _key(row) in compared)
     return result
+
+
+def _answered_by_both(rows: dict[str, list[dict[str, Any]]]) -> set[str]:
+    """The prompts to which both models have answered: means over others would compare different prompts.
+
+    Raises InvalidInput if there is none.
+    """
+    compared = set.intersection(*({_key(row) for row in found} for found in rows.values()))
+    if not compared:
+        raise InvalidInput("no prompt can be read by both models; each reads some: the events say why others are not")
+    return compared
+
+
+def _key(row: dict[str, Any]) -> str:
+    return messages_fingerprint(row["messages"])
 
 
 def wanted_prompts(config: CompareConfig, reporter: Reporter) -> Choice:
@@ -72,15 +91,20 @@ def answers(
     choice: Choice,
     scorer: Scorer | None,
 ) -> list[dict[str, Any]]:
-    """One model's answers, as rows to show. The prompts that do not fit are counted in an event."""
+    """One model's answers, as rows to show. The prompts that do not fit are counted in events.
+
+    Raises InvalidInput if none does.
+    """
     sampler = Sampler(config, find_model(name, reporter.home, reporter), machine, reporter)
-    usable = []
+    usable, left_out = [], LeftOut(f"prompts of model {side}", len(choice.prompts))
     for prompt in choice.prompts:
         ids, reason = sampler.encode(prompt)
         if ids is None:
             reporter.event("prompt_skipped", prompt_id=prompt.id, side=side, reason=reason)
+            left_out.add(reason)
         else:
             usable.append((prompt, ids))
+    left_out.report(reporter, "Take a model that reads them, or other prompts")
     rows = []
     for start in range(0, len(usable), config.batch_size):
         reporter.raise_if_stopping()

@@ -23,6 +23,7 @@ from data.records import Messages
 from data.tasks import texts_of_project
 from training.config import FeaturesConfig
 from training.encoding import Encoder, fit
+from training.left_out import LeftOut
 from training.models import (
     Machine,
     ModelSource,
@@ -153,6 +154,11 @@ def run(config: FeaturesConfig, reporter: Reporter) -> dict[str, Any]:
     encoder = encoder_of_run(source, reporter)
     with reporter.store.read() as tx:
         texts = texts_of_project(tx, reporter.run.project_id or "")
+    if not texts:
+        raise InvalidInput("the project has no responses to read; sample some, or import them")
     length = min(config.max_length, context_of(source))
     found = ensure_features(texts, source, encoder, machine, length, reporter, config.batch_tokens, reporter.step)
-    return {"texts": len({text_key(*each) for each in texts}), "with_features": len(found)}
+    n_texts = len({text_key(*each) for each in texts})
+    reason = "the model's template refuses its prompt"
+    LeftOut("texts", n_texts, n_texts - len(found), reason).report(reporter, "Take a model that reads such prompts")
+    return {"texts": n_texts, "with_features": len(found)}

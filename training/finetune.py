@@ -25,6 +25,7 @@ from training.adapters import report_not_adapted
 from training.config import DPOConfig, FinetuneConfig, SFTConfig, peak_learning_rate
 from training.encoding import Encoder, fit
 from training.hf import ReportingTrainer, common_arguments, lora_config, merged, warmup_steps, with_adapter
+from training.left_out import LeftOut
 from training.models import (
     MODEL_FOLDER,
     encoder_of_run,
@@ -169,6 +170,10 @@ def _train_groups(reporter: Reporter) -> list[Group]:
 
 def _reported(rows: list[dict[str, Any]], counts: Counter[str], reporter: Reporter) -> list[dict[str, Any]]:
     reporter.event("data", **counts)
+    lost = {name: counts[name] for name in ("refused", "same_when_cut")}
+    LeftOut.counted("training examples", lost, len(rows)).report(
+        reporter, "Take a model that reads such prompts, or raise max_length"
+    )
     if not rows:
         raise InvalidInput("the snapshot's training side holds nothing to learn from; rank more prompts")
     return rows

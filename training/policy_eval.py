@@ -22,6 +22,7 @@ from training.encoding import Encoder
 from training.equal_kl import KL, PROMPTS_EVENT, SCORE
 from training.generation import Generated, generate
 from training.learner import Learner
+from training.left_out import LeftOut
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.models import Machine, longest_prompt, write_json
@@ -229,5 +230,7 @@ def held_out_prompts(
     if config.eval_prompts:
         keys = "\n".join(messages_fingerprint(each.messages) for each in found.values())
         unsure = {"not_known": known.unknown} if known.unknown else {}
+        lost = {name: n for name, n in counts.items() if name != "used"}
+        LeftOut.counted("held-out prompts", lost, len(found)).note(reporter)
         reporter.event(PROMPTS_EVENT, **counts, **unsure, sha256=hashlib.sha256(keys.encode()).hexdigest())
     return list(found.values())

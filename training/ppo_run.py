@@ -24,6 +24,7 @@ from training.config import (
 from training.encoding import Encoder
 from training.inputs import kept_file, snapshot_prompts
 from training.learner import Learner, resume
+from training.left_out import LeftOut
 from training.models import (
     MODEL_FOLDER,
     Machine,
@@ -120,6 +121,8 @@ def load_held_out(
             items.append(item)
     if len(counts) > 1:
         reporter.event("held_out_prompts_refused", **counts)
+        lost = {name: n for name, n in counts.items() if name != "used"}
+        LeftOut.counted("held-out prompts that fit", lost, len(items)).note(reporter)
     return items
 
 
@@ -155,6 +158,7 @@ def load_prompts(
             counts["used"] += 1
             items.append(PromptItem(key, messages, ids, facts))
     reporter.event("prompts", **counts)
+    LeftOut.counted("prompts", {name: n for name, n in counts.items() if name != "used"}, len(items)).note(reporter)
     if not items:
         found = in_words(counts)
         raise InvalidInput(f"no prompt is left to sample from ({found}); import prompts, or raise max_prompt_tokens")
@@ -198,13 +202,16 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
 def _prompts_of_file(config: PPOConfig | RLOOConfig, reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:
     """The file's prompts. What is no prompt is counted in an event, with the first lines and what is wrong there."""
     problems: list[Problem] = []
+    n_good = 0
     for row in read_prompts(kept_file("prompts_file", config.prompts_file, reporter)):
         if isinstance(row, Problem):
             problems.append(row)
         else:
+            n_good += 1
             yield f"line {row.line}", row.messages, row.facts
     if problems:
         reporter.event("prompt_rows_left_out", rows=len(problems), first=told(problems))
+        LeftOut("rows of prompts_file", n_good + len(problems), len(problems), told(problems[:1])).note(reporter)
 
 
 def _prompts_of_snapshot(reporter: Reporter) -> Iterator[tuple[str, Messages, str]]:

@@ -16,9 +16,11 @@ from data.snapshots import file_hash, read_groups
 from training.config import PPOConfig
 from training.encoding import Encoder, Fitted, fit
 from training.inputs import kept_file
+from training.left_out import LeftOut
 from training.reporter import Reporter
 
 MOST = 100_000  # examples that are held in memory
+REFUSED = "the model's template refuses its prompt"
 Example = tuple[list[int], list[int]]
 
 
@@ -46,6 +48,9 @@ def best_responses(reporter: Reporter, encoder: Encoder, context: int) -> list[E
         counts.update(used=1, cut=fitted.is_prompt_cut or fitted.is_response_cut)
         pairs.append((fitted.prompt, fitted.response))
     reporter.event("best_responses", **counts)
+    LeftOut("best-ranked responses", counts["used"] + counts["refused"], counts["refused"], REFUSED).report(
+        reporter, "Take a model that reads such prompts, or name a ptx_file"
+    )
     if not pairs:
         raise InvalidInput("ptx_coef: the snapshot's training side holds no response that can be used")
     return pairs
@@ -79,6 +84,7 @@ def texts_of_file(config: PPOConfig, reporter: Reporter, encoder: Encoder, conte
     said = {f"left_out_{reason}": n for reason, n in unfit.items()} | {"not_drawn": n_seen - len(examples)}
     words = {"first_problem": first_problem} if first_problem else {}
     reporter.event("ptx_texts", **counts, **said, **words, longest=limit, sha256=file_hash(path))
+    LeftOut.counted("texts of ptx_file", unfit, counts["texts"] + counts["responses"]).note(reporter)
     if not examples:
         raise InvalidInput(f"ptx_file: {config.ptx_file} has no text that can be used{found_words(unfit)}")
     return examples

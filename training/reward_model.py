@@ -25,6 +25,7 @@ from training.dataset import Encoded, EncodedGroup
 from training.encoding import PADDING, Encoder
 from training.held_out import Reported
 from training.hf import EveryStep, common_arguments, warmup_steps, with_adapter
+from training.left_out import LeftOut
 from training.maths.losses import ranking_loss
 from training.model_card import CARD, model_card
 from training.models import (
@@ -64,6 +65,8 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     data = read_data(config, folder, reporter.home, reporter)
     config, source, encoder, encoded = data.config, data.source, data.encoder, data.encoded
     reporter.event("data", **data.counts)
+    lost = {name: data.counts[name] for name in ("prompts_refused", "groups_without_pair")}
+    LeftOut.counted("rankings", lost, data.counts["train"] + data.counts["held_out"]).note(reporter)
     trained = start_was_trained_on(encoded.held_out, reporter)
     with Helpers(config.processes, reporter, machine.device):
         trainer = make_trainer(config, reporter, machine, source, encoder, encoded)

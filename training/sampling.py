@@ -10,6 +10,7 @@ from typing import Any
 from data.errors import InvalidInput
 from data.hygiene import dropped_for, findings, screen
 from data.label_settings import LabelSettings
+from data.left_out import LEFT_OUT
 from data.projects import get_project
 from data.prompts import list_prompts
 from data.records import NewResponse, Project, Prompt, Split
@@ -19,6 +20,7 @@ from data.text import text_fingerprint
 from training.config import SampleConfig
 from training.encoding import Encoder
 from training.generation import Generated, generate, random_numbers
+from training.left_out import LeftOut
 from training.models import (
     Machine,
     ModelSource,
@@ -117,17 +119,27 @@ def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     reporter.event("model", name=source.name, revision=source.revision)
     counts = counts_so_far(reporter, done)
     total = len(wanted) + len(done)
+    left_out = LeftOut("prompts", total)
     reporter.step(len(done), total)
     for start in range(0, len(wanted), config.batch_size):
         reporter.raise_if_stopping()
-        _sample_batch(sampler, wanted[start : start + config.batch_size], project, counts)
+        _sample_batch(sampler, wanted[start : start + config.batch_size], project, counts, left_out)
         n_done = len(done) + min(start + config.batch_size, len(wanted))
         reporter.step(n_done, total, _metrics(counts, config.k))
+    left_out.report(reporter, "Take a model that reads them, raise max_prompt_tokens, or import other prompts")
+    _report_without_task(counts, reporter)
     if any(_is_finding(name) for name in counts):
         reporter.event("sample_hygiene", **{name: number for name, number in counts.items() if _is_finding(name)})
     if counts["doubles"]:
         reporter.event("doubles_left_out", n=counts["doubles"], reason="equal but for white space, after resampling")
     return dict(counts) | {"model": source.name, "revision": source.revision}
+
+
+def _report_without_task(counts: Counter[str], reporter: Reporter) -> None:
+    """A prompt without a task is not ranked by anybody, though what was sampled for it is kept."""
+    if n := counts["prompts_without_task"]:
+        reason = "fewer than two different responses that may be offered, after resampling; what there is is kept"
+        reporter.event(LEFT_OUT, what="tasks to rank", n=n, of=counts["prompts"], first=reason)
 
 
 def counts_so_far(reporter: Reporter, done: set[str]) -> Counter[str]:
@@ -158,13 +170,16 @@ def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, do
     return found[: max(0, config.limit - len(done))] if config.limit else found
 
 
-def _sample_batch(sampler: Sampler, prompts: list[Prompt], project: Project, counts: Counter[str]) -> None:
+def _sample_batch(
+    sampler: Sampler, prompts: list[Prompt], project: Project, counts: Counter[str], left_out: LeftOut
+) -> None:
     """Draw for a batch of prompts and store the result in one transaction."""
     usable: list[tuple[Prompt, list[int]]] = []
     for prompt in prompts:
         ids, reason = sampler.encode(prompt)
         if ids is None:
             counts["skipped_prompts"] += 1
+            left_out.add(reason)
             sampler.reporter.event("prompt_skipped", prompt_id=prompt.id, reason=reason)
         else:
             usable.append((prompt, ids))

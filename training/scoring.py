@@ -20,12 +20,14 @@ from data.scores import save_scores, untouched_tasks, without_scores
 from data.tasks import get_tasks
 from training.config import ScoreConfig
 from training.figures import best_of
+from training.left_out import LeftOut
 from training.models import Machine, set_up_machine, versions
 from training.reporter import Reporter
 from training.scorer import Scorer
 
 SCORES_FILE = "scores.jsonl"
 ROWS_AT_ONCE = 64
+ADVICE = "Take a reward model whose template reads such prompts"
 
 
 def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
     ids = [reporter.run.reward_run_id or "", *filter(None, config.beside.split(","))]
     scorers = [Scorer(reporter.home, each, machine, config.batch_size) for each in ids]
     counts = [Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0) for _ in ids]
-    best = BestOf()
+    best, left_out = BestOf(), LeftOut("rows", len(rows))
     part = reporter.folder / f"{SCORES_FILE}.part"
     with part.open("w", encoding="utf-8") as file:
         for start in range(0, len(rows), ROWS_AT_ONCE):
@@ -57,9 +59,11 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
             ]
             for row in map(together, zip(*of_each, strict=True)):
                 best.add(row)
+                _note_refused(row, left_out)
                 row.pop("heads", None)  # of use to a selection only
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             reporter.step(start + len(lot), len(rows))
+    left_out.report(reporter, ADVICE)
     part.rename(reporter.folder / SCORES_FILE)
     known: dict[str, Any] = {"file": SCORES_FILE, "reward_model": scorers[0].source.revision, "best_of": best.means()}
     if len(scorers) > 1:
@@ -106,7 +110,11 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
     run = reporter.run
     reward_run_id = run.reward_run_id or ""
     with reporter.store.read() as tx:
-        wanted = without_scores(tx, untouched_tasks(tx, run.project_id or ""), reward_run_id)
+        waiting = untouched_tasks(tx, run.project_id or "")
+        wanted = without_scores(tx, waiting, reward_run_id)
+    if not waiting and not run.step:  # a resumed run may find that people have ranked the rest
+        raise InvalidInput("no task waits to be ranked, so there is nothing to score; sample or import responses first")
+    left_out = LeftOut("tasks", len(wanted))
     scorer = Scorer(reporter.home, reward_run_id, machine, config.batch_size)
     counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
     for start in range(0, len(wanted), ROWS_AT_ONCE):
@@ -117,12 +125,19 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
         with reporter.store.begin() as tx:
             owned_update(tx, run.id, run.epoch)
             for task, row in zip(tasks, found, strict=True):
+                _note_refused(row, left_out)
                 if row["scores"] is not None:
                     ids = [response.id for response in task.responses]
                     heads = dict(zip(ids, row["heads"], strict=True)) if "heads" in row else None
                     save_scores(tx, reward_run_id, dict(zip(ids, row["scores"], strict=True)), heads)
         reporter.step(start + len(tasks), len(wanted))
+    left_out.report(reporter, ADVICE)
     return dict(counts) | {"reward_model": scorer.source.revision}
+
+
+def _note_refused(row: dict[str, Any], left_out: LeftOut) -> None:
+    if row["scores"] is None:
+        left_out.add(row["problem"])
 
 
 def _row(task: Task) -> dict[str, Any]:

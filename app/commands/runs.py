@@ -33,6 +33,7 @@ from data.errors import Conflict, WorkFailed
 from data.fields import from_words
 from data.files import Problem
 from data.ids import new_id
+from data.left_out import left_out_lines
 from data.metrics import metrics_of
 from data.records import Run, RunKind
 from data.roles import OPERATOR
@@ -263,6 +264,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
         run = get_run(tx, arguments.id)
         events = events_of(tx, run.id)
         points = metrics_of(tx, run.id)
+        left_out = left_out_lines(tx, run.id)
         best = best_policy(tx, run.id) if run.kind is RunKind.PPO else None
     latest = {point.name: point.value for point in points}
     folder = str(context.home.run_folder(run.id))
@@ -273,6 +275,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     lines += [f"  {name}: {value}" for name, value in _links(run).items() if value]
     if run.error_message:
         lines.append(f"  {run.error_kind}: {run.error_message}")
+    lines += [f"  {each}" for each in left_out]
     parts = (("asked", run.config), ("result", run.result), ("best policy", document.get("best_policy")),
              ("metrics, at their last step", latest))  # fmt: skip
     for title, values in parts:

@@ -50,7 +50,11 @@ def create(arguments: argparse.Namespace, context: Context) -> Outcome:
         context.say(line)
     if arguments.dry_run:
         counts = {"counts": plan.counts, "examples": plan.examples}
-        return Outcome({"dry_run": True, "project_id": project.id, "config": to_dict(config), **counts})
+        document = {"dry_run": True, "project_id": project.id, "config": to_dict(config), **counts}
+        if not plan.counts["pairs"]:
+            problem = f"there would be no pair to freeze in {project.name!r}; rank some tasks first"
+            return Outcome(document, status=2, problem=problem)
+        return Outcome(document)
     n_used = plan.counts["rankings_used"]
     with ProgressLine("freezing") as progress:
         snapshot = freeze_snapshot(
@@ -94,7 +98,13 @@ def export(arguments: argparse.Namespace, context: Context) -> Outcome:
     rows = ", ".join(f"{number:,} {side}" for side, number in manifest["rows"].items())
     lines = [f"exported to {target}: {rows} rows"]
     lines += [f"  left out: {number:,} {reason}" for reason, number in manifest["left_out"].items()]
-    return Outcome({"folder": str(target), **manifest}, lines)
+    document = {"folder": str(target), **manifest}
+    if not any(manifest["rows"].values()):
+        problem = (
+            f"snapshot {snapshot.id} has no row in the format {arguments.format_name}: only its manifest is written"
+        )
+        return Outcome(document, lines, status=1, problem=problem)
+    return Outcome(document, lines)
 
 
 def _plan_lines(plan: Plan) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from app.commands.common import INTERRUPTED, Context, Outcome, as_document
 from app.progress import ProgressLine
 from data.errors import WorkFailed
+from data.left_out import left_out_lines
 from data.records import Run, RunStatus
 from data.runs import get_run, list_runs
 from training.launch import start_worker, wait_for
@@ -43,7 +44,10 @@ def wait(context: Context, run: Run) -> Outcome:
         left = _now(context, run.id)
         problem = f"not waiting any longer; run {run.id} is {left.status} and goes on: {look_at(run.id)}"
         return Outcome(as_document(left), status=INTERRUPTED, problem=problem)
-    return Outcome(as_document(ended), [f"run {run.id} ({run.kind}) has succeeded; `rankloop runs show {run.id}`"])
+    with context.store.read() as tx:
+        left_out = left_out_lines(tx, run.id)
+    lines = [f"run {run.id} ({run.kind}) has succeeded; `rankloop runs show {run.id}`"]
+    return Outcome(as_document(ended), [*lines, *(f"  {each}" for each in left_out)])
 
 
 def look_at(run_id: str) -> str:

@@ -10,8 +10,10 @@ import streamlit as st
 
 from app.context import home, require, store
 from app.widgets.page import times
+from app.widgets.problems import plain
 from app.widgets.words import count, field_label, flatten, number, prompt_text, utc
 from data.fields import describe
+from data.left_out import LEFT_OUT, left_out_lines
 from data.metrics import sample_steps, samples_of
 from data.records import Role, Run, RunEvent, RunKind
 from data.runs import events_of
@@ -21,7 +23,7 @@ from training.launch import run_log
 REFRESH_S = 5.0
 ROUTINE = {
     "queued", "started", "checkpoint", "resumed", "resumed_from_checkpoint", "cancel_requested",
-    "cancelled", "succeeded", "failed", "worker_lost", "not_finite",
+    "cancelled", "succeeded", "failed", "worker_lost", "not_finite", LEFT_OUT,
 }  # fmt: skip
 TEXT_KEYS = ("prompt", "response")
 MAX_METRICS = 8
@@ -30,9 +32,14 @@ MAX_EVENTS = 1_000
 
 
 def show_notes(run_id: str) -> None:
-    """Say it beside the status if the run dropped, cut or skipped something: nothing of that may go unseen."""
+    """Say it beside the status if the run dropped, cut or skipped something: nothing of that may go unseen.
+
+    What it left out of what it was asked for is said openly, all else on demand.
+    """
     with store().read() as tx:
-        lines = note_lines(events_of(tx, run_id))
+        lines, left_out = note_lines(events_of(tx, run_id)), left_out_lines(tx, run_id)
+    if left_out:
+        st.warning("\n\n".join(plain(each) for each in left_out), icon=":material/filter_alt:")
     if lines:
         label = f"{count(len(lines), 'note')}: what the run chose, cut or left out"
         with st.expander(label, icon=":material/info:", key=f"runs.notes.{run_id}"):

@@ -238,6 +238,21 @@ def test_a_wrong_snapshot_or_export_is_refused(cli: Cli, tmp_path: Path) -> None
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.usefixtures("project")
+def test_a_snapshot_or_an_export_of_nothing_is_no_success(cli: Cli, tmp_path: Path) -> None:
+    """Three who disagree in a circle: their merged pairs have directions, but nothing is first or last in it."""
+    dry = cli("snapshot", "create", "--project", "Trial", "--dry-run")
+    assert (dry.status, "there would be no pair to freeze in 'Trial'" in dry.err) == (2, True)
+    circle = ([1, 2, 3], [3, 1, 2], [2, 3, 1])
+    rows = [{"prompt": "p", "responses": ["a", "b", "c"], "ranks": ranks, "annotator": str(ranks)} for ranks in circle]
+    cli.make("import", "rankings", write_rows(tmp_path / "circle.jsonl", rows), "--project", "Trial")
+    snapshot = cli.make("snapshot", "create", "--project", "Trial", "--set", "merge=soft", "eval_share=0")
+    assert cli.make("export", snapshot["id"], "--format", "trl", "--out", tmp_path / "pairs")["rows"]["train"] == 3
+    said = cli("export", snapshot["id"], "--format", "unpaired", "--out", tmp_path / "out")
+    assert (said.status, "has no row in the format unpaired" in said.err) == (1, True)
+    assert "left out: 3 responses between the first and the last rank" in said.out
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
