@@ -124,7 +124,7 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
         wanted = without_scores(tx, waiting, reward_run_id)
     if not waiting and not run.step:  # a resumed run may find that people have ranked the rest
         raise InvalidInput("no task waits to be ranked, so there is nothing to score; sample or import responses first")
-    left_out = LeftOut("tasks", len(wanted))
+    left_out = LeftOut("tasks", len(waiting))  # those that have scores by now are of use too
     scorer = Scorer(reporter.home, reward_run_id, machine, config.batch_size)
     counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
     for start in range(0, len(wanted), ROWS_AT_ONCE):

@@ -128,6 +128,11 @@ def test_scores_of_tasks_where_none_waits_or_every_one_is_refused(rig: Rig, stri
     assert "no task waits to be ranked" in failed(rig, queued(make.make_project(rig.store)))
     refused = waiting_project(rig, prompt("p", with_system=True))
     assert "none of the 1 tasks can be used" in failed(rig, queued(refused))
+    mixed = waiting_project(rig, prompt("p"), prompt("q", with_system=True))
+    for n_rows in (2, 1):  # the refused one is looked at again, and costs only itself
+        run = rig.here(queued(mixed))
+        assert (run.result["rows"], run.result["rows_refused"]) == (n_rows, 1)
+        assert lines(rig, run)[0].startswith("1 of 2 tasks left out")
     fine = waiting_project(rig, prompt("p"))
     assert rig.here(queued(fine)).result["rows"] == 1
     assert rig.here(queued(fine)).result["rows"] == 0  # all are scored already, and that is what was asked for

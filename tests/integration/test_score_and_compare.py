@@ -175,11 +175,14 @@ def test_unlikely_tokens_may_be_left_out(rig: Rig, project: Project) -> None:
 
 
 def test_prompts_too_long_for_one_model_are_told(rig: Rig, project: Project) -> None:
+    """Where one model reads none of the prompts there is nothing to compare."""
     short = rig.model("llama-short", max_position_embeddings=32)
-    run, rows = compared(rig, project, model_b=short, prompt="w" * 40)
-    (event,) = rig.events(run, "prompt_skipped")
+    words = {"model_a": rig.model(), "model_b": short, "max_new_tokens": 8, "prompt": "w" * 40}
+    ended = rig.here(rig.queue(RunKind.COMPARE, project=project, **words), RunStatus.FAILED)
+    (event,) = rig.events(ended, "prompt_skipped")
     assert event.detail["side"] == "b" and "more than the 24 that leave room" in event.detail["reason"]
-    assert [row["side"] for row in rows] == ["a"]
+    assert ended.error_kind is FailureKind.BAD_INPUT
+    assert "none of the 1 prompts of model b can be used" in (ended.error_message or "")
 
 
 def test_a_project_without_prompts_is_bad_input(rig: Rig) -> None:
