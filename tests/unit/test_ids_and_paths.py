@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from data.engine import without_password
+from data.engine import Store, sqlite_url, without_password
 from data.errors import StoreUnavailable
 from data.ids import ID_LENGTH, new_id
 from data.paths import HOME_VARIABLE, Home, default_home, open_home
 from data.store import open_store
+from training.supervisor import module_path
 
 
 def test_ids_sort_by_the_time_they_were_made() -> None:
@@ -78,3 +81,17 @@ def test_making_a_home_makes_no_folder(tmp_path: Path) -> None:
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+def test_a_child_that_works_in_another_folder_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs work in the home folder: a store or a module path that is named from here on is written out for them."""
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(Store("sqlite:///mine.db")) as store:
+        assert store.whole_url == sqlite_url(tmp_path / "mine.db")
+    address = "postgresql+psycopg://somebody@localhost/x"
+    with contextlib.closing(Store(address)) as store:
+        assert store.whole_url == address
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["more", "", "/whole"]))
+    ours, *others = module_path().split(os.pathsep)
+    assert (Path(ours) / "training" / "supervisor.py").is_file()
+    assert others == [str(tmp_path / "more"), "/whole"]
