@@ -31,11 +31,13 @@ def test_without_the_penalty_the_reward_model_is_gamed_and_the_guard_says_so(rig
     """Few of the ranked answers have more than three z, so the reward model learns that more are better. Held by the KL
     the policy stays what people want while its score rises; the same run without it leaves what the reward model knows.
 
-    Each bound is kept with a margin by every seed that was tried, of rankings, models and updates alike, with the
-    kernels of `ATEN_CPU_CAPABILITY=default`. Where the KL holds the policy, what people want rose by 0.21, 0.27, 0.26
-    and 0.10, and its score by 1.2, 3.1, 1.7 and 4.1. Without it what people want ended lower than that by 1.9, 0.7, 0.9
-    and 3.3, at 7, 5, 4 and 11 times the KL, and the entropy collapsed. That the second reward model saw it
-    (`over_optimised`) happened in one of the four: tests/unit/test_guards.py has that rule.
+    Without the KL an update is as wild as it likes: with the kernels of one processor the policy was at its worst after
+    the last update, with another's it had come back. So the worst of its evaluations is looked at. Measured: the seed
+    below with both kinds of kernels, and three other seeds of rankings, models and updates with the second
+    (`ATEN_CPU_CAPABILITY=default`). Where the KL holds the policy, what people want rose by 0.22, 0.21, 0.27, 0.26 and
+    0.10, and its score by 1.3, 1.2, 3.1, 1.7 and 4.1. Without it what people want was lower than that by 1.7, 1.9, 0.7,
+    0.9 and 3.3 or more, at 8, 7, 5, 4 and 11 times the KL, and the entropy collapsed. That the second reward model saw
+    it (`over_optimised`) happened in two of the five: tests/unit/test_guards.py has that rule.
     """
 
     def ranks(texts: list[str]) -> list[int]:
@@ -54,17 +56,17 @@ def test_without_the_penalty_the_reward_model_is_gamed_and_the_guard_says_so(rig
     words |= {"iterations": 30, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10, "max_kl": 15.0}
     words |= {"scale_scores": True, "eval_every": 3, "eval_prompts": 64, "token_rows": 64}
     held, free = (rig.here(rig.queue(RunKind.PPO, kl_coef=each, **words)) for each in (0.2, 0.0))
-    golds, scores = {}, {}
+    golds: dict[str, list[float]] = {}  # after each evaluation
+    scores: dict[str, list[float]] = {}
     for run in (held, free):
-        for step in (0, 30):
-            rows = read_rollout(rig.folder(run), HELD_OUT, step)
-            golds[run.id, step] = fmean(three_are_best(row["response"]) for row in rows)
-            scores[run.id, step] = fmean(row["score"] for row in rows)
-    assert golds[held.id, 0] == golds[free.id, 0]  # the same start and random numbers
-    assert golds[held.id, 30] > golds[held.id, 0] - 0.1
-    assert scores[held.id, 30] > scores[held.id, 0] + 0.5
-    assert golds[free.id, 30] < golds[held.id, 30] - 0.35
-    assert rig.curve(free, "held_out/kl_mean")[-1] > 2 * rig.curve(held, "held_out/kl_mean")[-1]
+        evaluations = [read_rollout(rig.folder(run), HELD_OUT, step) for step in range(0, 31, 3)]
+        golds[run.id] = [fmean(three_are_best(row["response"]) for row in rows) for rows in evaluations]
+        scores[run.id] = [fmean(row["score"] for row in rows) for rows in evaluations]
+    assert golds[held.id][0] == golds[free.id][0]  # the same start and random numbers
+    assert golds[held.id][-1] > golds[held.id][0] - 0.1
+    assert scores[held.id][-1] > scores[held.id][0] + 0.5
+    assert min(golds[free.id]) < golds[held.id][-1] - 0.35
+    assert max(rig.curve(free, "held_out/kl_mean")) > 2 * rig.curve(held, "held_out/kl_mean")[-1]
     alarms = ("over_optimised", "kl_above_ceiling", "entropy_collapsed", "length_at_the_cap", "responses_no_longer_end")
     assert rig.events(held, *alarms) == []
     assert rig.events(free, *alarms)
