@@ -237,9 +237,9 @@ def test_a_rehearsal_counts_what_the_import_then_does_and_stores_nothing(
     ]
     for use_case, path in files * 2:
         before = n_rows_of_all_tables(store)
-        rehearsed = use_case(store, project.id, path, dry_run=True)
+        rehearsed = use_case(store, OPERATOR, project.id, path, dry_run=True)
         assert n_rows_of_all_tables(store) == before
-        done = use_case(store, project.id, path)
+        done = use_case(store, OPERATOR, project.id, path)
         assert rehearsed.as_dict() | {"dry_run": False} == done.as_dict()
 
 
@@ -251,9 +251,9 @@ def test_importing_again_adds_nothing(store: Store, tmp_path: Path) -> None:
         (import_rankings, jsonl(tmp_path, *RANKINGS, name="k.jsonl")),
     ]
     for use_case, path in files:
-        use_case(store, project.id, path)
+        use_case(store, OPERATOR, project.id, path)
     before = n_rows_of_all_tables(store)
-    again = [counts_of(use_case(store, project.id, path)) for use_case, path in files]
+    again = [counts_of(use_case(store, OPERATOR, project.id, path)) for use_case, path in files]
     assert n_rows_of_all_tables(store) == before
     assert [each["known"] for each in again] == [4, 4, 6]
 
@@ -317,7 +317,7 @@ def test_two_prompt_imports_at_once_drop_no_prompt(
     monkeypatch.setattr(labeling.imports, "PROMPTS_PER_TRANSACTION", 7)
     project = make.make_project(store)
     paths = [jsonl(tmp_path, *[{"prompt": f"{name} {n}"} for n in range(200)], name=f"{name}.jsonl") for name in "abcd"]
-    threads = [threading.Thread(target=import_prompts, args=(store, project.id, path)) for path in paths]
+    threads = [threading.Thread(target=import_prompts, args=(store, OPERATOR, project.id, path)) for path in paths]
     for thread in threads:
         thread.start()
     for thread in threads:
