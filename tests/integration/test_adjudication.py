@@ -189,7 +189,7 @@ def test_ranks_of_one_s_own_are_checked(store: Store) -> None:
 @pytest.mark.parametrize("role", [Role.ANNOTATOR, Role.REVIEWER])
 def test_only_researchers_decide(store: Store, role: Role) -> None:
     dispute = Dispute(store)
-    with pytest.raises(NotAllowed, match="adjudicating needs the role researcher"):
+    with pytest.raises(NotAllowed, match="this needs the role researcher"):
         dispute.decide(person=make.make_person(store, role))
     assert dispute.rows() == []
 
