@@ -419,8 +419,8 @@ def test_a_side_that_a_known_prompt_keeps_is_counted(store: Store, tmp_path: Pat
         (import_prompts, jsonl(tmp_path / "p.jsonl", named)),
     ]
     for (use_case, path), n_kept in zip(files, (2, 2, 4), strict=True):
-        rehearsed = use_case(store, project.id, path, dry_run=True)
-        done = use_case(store, project.id, path)
+        rehearsed = use_case(store, OPERATOR, project.id, path, dry_run=True)
+        done = use_case(store, OPERATOR, project.id, path)
         assert done.counts["side_kept"] == n_kept
         assert rehearsed.as_dict() | {"dry_run": False} == done.as_dict()
     with store.read() as tx:
