@@ -51,7 +51,7 @@ def test_the_doctor_finds_nothing(cli: Cli, sqlite_store: Store) -> None:
     assert made["ok"]
     found = {finding["name"]: finding for finding in made["findings"]}
     assert list(found) == ["Python", "packages", "home folder", "disk", "SQLite", "store", "torch", "demo model"]
-    assert "schema 0007, intact" in found["store"]["found"]
+    assert "schema 0009, intact" in found["store"]["found"]
     assert "torch " in found["packages"]["found"]
     said = cli("doctor")
     assert (said.status, said.err) == (0, "")
@@ -116,7 +116,7 @@ def test_a_store_newer_than_the_program_is_left_alone(cli: Cli, sqlite_store: St
         connection.execute("update alembic_version set version_num = '9999'")
     connection.close()
     message = cli.refuse("project", "create", "Trial")
-    assert "was written by a newer rankloop (its schema is '9999', this program knows up to '0007')" in message
+    assert "was written by a newer rankloop (its schema is '9999', this program knows up to '0009')" in message
     assert message.endswith("update rankloop")
     connection = sqlite3.connect(file)
     assert connection.execute("select count(*) from project").fetchone() == (0,)
