@@ -86,7 +86,7 @@ def test_samples_without_a_score_come_last() -> None:
 
 def test_the_command_line_of_each_kind() -> None:
     sample = replace(RUN, kind=RunKind.SAMPLE, config={"k": 6, "model": "demo"})
-    assert command_line(sample) == "rankloop sample --project p --set k=6"
+    assert command_line(sample) == "rankloop sample --project p --set model=demo --set k=6"
     score = replace(RUN, kind=RunKind.SCORE, reward_run_id="r", config={"input_file": "a b.jsonl"})
     assert command_line(score) == "rankloop score 'a b.jsonl' --reward-run r"
     assert command_line(replace(RUN, kind=RunKind.COMPARE)) == ""
