@@ -121,7 +121,7 @@ def test_a_click_twice_makes_one_project(store: Store, home: Home) -> None:
 def test_same_answers_are_ties_in_a_line_of_their_own(store: Store, home: Home) -> None:
     run = compared(store, {"sft": ["one", "two", "same", "both"], "ppo": ["eins", "zwei", "same", "both"]})
     made = create_comparison(store, OPERATOR, home, [run.id], "blind")
-    assert comparison_report(store, made.project.id).rates_with_same == []  # nothing is ranked yet
+    assert comparison_report(store, home, made.project.id).rates_with_same == []  # nothing is ranked yet
     person = make.make_person(store)
     for task in tasks_of(store, made.project):
         make.make_ranking(store, task, person, [2, 1])
