@@ -97,7 +97,8 @@ def test_of_an_answer_from_a_file_the_page_says_what_is_unknown(
     assert shown[1].startswith("imported ")
     assert shown[1].endswith("version 1, guidelines unknown, from import, purpose ordinary")
     assert shown[4:] == [
-        "Shown in an unknown order; below they stand in their stored one", "A: rank 2", "a", "B: rank 1", "b",
+        "Shown in an unknown order; below they stand in their stored one", "A: rank 2 (1 is best)", "a",
+        "B: rank 1 (1 is best)", "b",
     ]  # fmt: skip
 
 
