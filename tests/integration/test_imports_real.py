@@ -77,9 +77,9 @@ def test_an_export_of_three_annotators_of_pandalm_comes_back_as_known(store: Sto
         ]
     path.write_text("\n".join(map(json.dumps, rows)))
     project, other = make.make_project(store), make.make_project(store)
-    n = import_rankings(store, project.id, path).counts["rankings"]
+    n = import_rankings(store, OPERATOR, project.id, path).counts["rankings"]
     agreed, config = project_agreement(store, project.id), SnapshotConfig(eval_share=0.3)
-    frozen = freeze_snapshot(store, home, project.id, config)
+    frozen = freeze_snapshot(store, OPERATOR, home, project.id, config)
     export_snapshot(home, frozen, "answers", tmp_path / "out")
     for side in ("train", "eval"):
         for here, counted in ((project, "known"), (other, "rankings")):
