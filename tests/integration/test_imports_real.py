@@ -83,7 +83,7 @@ def test_an_export_of_three_annotators_of_pandalm_comes_back_as_known(store: Sto
     export_snapshot(home, frozen, "answers", tmp_path / "out")
     for side in ("train", "eval"):
         for here, counted in ((project, "known"), (other, "rankings")):
-            report = import_rankings(store, here.id, tmp_path / "out" / f"{side}.jsonl")
+            report = import_rankings(store, OPERATOR, here.id, tmp_path / "out" / f"{side}.jsonl")
             assert (report.counts[counted], report.n_problems) == (report.n_rows, 0)
     assert n > 400
     assert project_agreement(store, project.id) == agreed
