@@ -85,7 +85,7 @@ def test_an_export_of_three_annotators_of_pandalm_comes_back_as_known(store: Sto
         for here, counted in ((project, "known"), (other, "rankings")):
             report = import_rankings(store, OPERATOR, here.id, tmp_path / "out" / f"{side}.jsonl")
             assert (report.counts[counted], report.n_problems) == (report.n_rows, 0)
-    assert n > 400
+    assert n > 300  # real rankings, not a handful
     assert project_agreement(store, project.id) == agreed
     assert len(agreed.annotators) == len(project_agreement(store, other.id).annotators) == 3
     there = plan_snapshot(store, other.id, SnapshotConfig(eval_share=0.0, seed=1)).counts
