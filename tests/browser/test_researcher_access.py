@@ -71,10 +71,6 @@ def test_no_serious_issue_where_labels_are_judged(
     expect(page.get_by_label("Rank of A")).to_be_visible(timeout=PATIENCE_MS)
     found["own ranking"] = issues(page)
     assert {state: each for state, each in found.items() if each} == {}
-    words = page.get_by_text("What the annotators say")
-
-    def is_found() -> bool:
-        words.evaluate("each => { each.style.color = '#777'; each.style.background = '#888'; }")
-        return any(each.startswith("color-contrast (serious)") for each in issues(page))
-
-    assert any(is_found() for _ in range(5))  # the check can fail; a page that is still drawn may undo the colours
+    pale = "<p id='pale' style='color: #777; background: #888; position: fixed; z-index: 99'>pale</p>"
+    page.evaluate("html => document.querySelector('[data-testid=stMain]').insertAdjacentHTML('beforeend', html)", pale)
+    assert any("id='pale'" in each.replace('"', "'") for each in issues(page))  # the check can fail

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
 
 
 def test_from_the_set_up_link_to_a_policy(store: Store, server: WebServer, new_page: NewPage, tmp_path: Path) -> None:
-    model = save_tiny_model(tmp_path / "model")
+    model = save_tiny_model(server.home.model_folder("tiny"))
     page = new_page(server)
     _set_up(page, server)
     _new_project(page)

@@ -38,7 +38,8 @@ def test_from_the_queue_to_a_decision(cli: Cli, sqlite_store: Store) -> None:
     assert f"ranking {one.id}: A > B: shorter\n" in shown
     assert "response B:\nsecond text\n" in shown
     words = ("adjudicate", "decide", project.name, task.id, "--reason", "it is true", "--by")
-    assert "needs the role researcher; you are annotator" in cli.refuse(*words, ann.name, "--like", one.id)
+    refusal = f"{ann.name} is annotator; this needs the role researcher"
+    assert refusal in cli.refuse(*words, ann.name, "--like", one.id)
     assert "no person 'Eve'" in cli.refuse(*words, "Eve", "--like", one.id)
     assert "'1,x': one number for each response" in cli.refuse(*words, "Ada", "--ranks", "1,x")
     assert "not allowed with argument" in cli.refuse(*words, "Ada", "--ranks", "1,2", "--like", one.id)
