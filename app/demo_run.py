@@ -16,10 +16,11 @@ from app.demo_judge import rank_everything, simulated_annotators
 from app.demo_report import write_report
 from app.progress import ProgressLine
 from data.errors import InvalidInput
-from data.files import Row, read_rows
+from data.files import Problem, read_rows
 from data.metrics import metrics_of, samples_of
 from data.paths import Home
 from data.projects import create_project
+from data.prompt_rows import told
 from data.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, Split
 from data.roles import OPERATOR
@@ -34,6 +35,7 @@ PROMPTS_FILE = Path(__file__).with_name("demo") / "prompts.txt"
 SYSTEM = "You are a helpful assistant. Answer briefly, in one short sentence."
 N_TRAIN, N_HELD_OUT = 96, 48
 FULL_MINUTES = 10
+SHORT_CHARACTERS = 160
 MAX_NEW_TOKENS, TEMPERATURE = 40, 0.7
 ANSWERS_EACH = 2  # answers of each model to each held-out prompt
 Announce = Callable[[str], None]
@@ -62,7 +64,7 @@ def run_demo(
     worker = start_worker(home, store_url, quiet=True)
     try:
         demo = _Demo(store, home, announce, share, model)
-        summary = demo.run(load_prompts(prompts, share))
+        summary = demo.run(load_prompts(prompts, share, announce))
     finally:
         worker.terminate()
         worker.wait(timeout=30)
@@ -74,17 +76,17 @@ def run_demo(
     return summary | {"folder": str(folder)}
 
 
-def load_prompts(path: Path | None, share: float) -> list[NewPrompt]:
+def load_prompts(path: Path | None, share: float, announce: Announce = _quiet) -> list[NewPrompt]:
     """Prompts: first those named as held out, then those to train on, drawn with a fixed seed."""
     n_held_out, n_train = max(8, round(N_HELD_OUT * share)), max(16, round(N_TRAIN * share))
     if path is None:
         texts = [line for line in PROMPTS_FILE.read_text(encoding="utf-8").splitlines() if line]
     else:
-        rows = [parse_prompt(row.value) for row in read_rows(path) if isinstance(row, Row)]
-        short = [row.messages[-1]["content"] for row in rows if len(row.messages[-1]["content"]) < 160]
-        texts = list(dict.fromkeys(short))
+        texts = _short_texts(path, announce)
     if len(texts) < n_held_out + n_train:
-        raise InvalidInput(f"{n_held_out + n_train} prompts of less than 160 characters are needed, found {len(texts)}")
+        raise InvalidInput(
+            f"{n_held_out + n_train} prompts of less than {SHORT_CHARACTERS} characters are needed, found {len(texts)}"
+        )
     chosen = random.Random(0).sample(texts, n_held_out + n_train)
     return [
         NewPrompt(
@@ -93,6 +95,30 @@ def load_prompts(path: Path | None, share: float) -> list[NewPrompt]:
         )
         for place, text in enumerate(chosen)
     ]
+
+
+def _short_texts(path: Path, announce: Announce) -> list[str]:
+    """The last turns of a file's prompts that are short, each once; what is left out is announced."""
+    texts, problems, n_long = list[str](), list[Problem](), 0
+    for row in read_rows(path):
+        try:
+            if isinstance(row, Problem):
+                problems.append(row)
+            elif len(text := parse_prompt(row.value).messages[-1]["content"]) < SHORT_CHARACTERS:
+                texts.append(text)
+            else:
+                n_long += 1
+        except InvalidInput as error:
+            problems.append(Problem(row.line, str(error)))
+    apart = list(dict.fromkeys(texts))
+    if problems:
+        announce(f"{path.name}: {len(problems):,} rows can't be read: {told(problems)}")
+    if n_long or len(apart) < len(texts):
+        announce(
+            f"{path.name}: {n_long:,} prompts of {SHORT_CHARACTERS} characters or more are left out, and "
+            f"{len(texts) - len(apart):,} that are there already"
+        )
+    return apart
 
 
 class _Demo:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from app.demo_report import mean_with_interval, measure, write_report
+from app.demo_run import load_prompts
+from data.errors import InvalidInput
 
 
 def rows_of(side: str, lengths: dict[str, list[int]], score: float) -> list[dict[str, Any]]:
@@ -73,3 +75,16 @@ def test_the_report_has_both_sides_its_pictures_and_its_figures(tmp_path: Path) 
     assert "88%" in page and "75%" in page and "3.2 nats" in page and "| gold score |" in page
     assert "\nnew line" not in page and "x\\](http" in page
     assert "\\<script\\>alert(1)\\</script\\>" in page
+
+
+def test_prompts_of_a_file_that_are_left_out_are_said(tmp_path: Path) -> None:
+    path, said = tmp_path / "prompts.jsonl", list[str]()
+    rows = [{"prompt": f"number {place}"} for place in range(30)]
+    broken = [{"prompt": ""}, {"other": "x"}, {"prompt": "number 3"}, {"prompt": "long " * 40}]
+    path.write_text("\n".join([*map(json.dumps, [*broken, *rows]), "{"]))
+    assert len(load_prompts(path, 0.1, said.append)) == 24
+    assert said[0].startswith("prompts.jsonl: 3 rows can't be read: line 1: ") and "; line 35: " in said[0]
+    assert said[1:] == ["prompts.jsonl: 1 prompts of 160 characters or more are left out, and 1 that are there already"]
+    path.write_text("\n".join(map(json.dumps, rows[:5])))
+    with pytest.raises(InvalidInput, match="24 prompts of less than 160 characters are needed, found 5"):
+        load_prompts(path, 0.1)
