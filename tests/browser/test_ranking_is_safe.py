@@ -156,4 +156,5 @@ def test_a_closed_account_sends_nothing_more(work: Work, ranking: RankingPage) -
         disable_person(tx, work.person.id)
     ranking.press("1 2 3 Enter")
     expect(ranking.page.get_by_text("You are signed out")).to_be_visible(timeout=PATIENCE_S * 1000)
+    ranking.page.wait_for_url("**/signin?ended=1*", timeout=PATIENCE_S * 1000)
     assert work.rankings() == []
