@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 QUICK := not slow and not postgres and not demo_model
 
-NUMERIC := tests/unit tests/property tests/integration tests/learning
+NUMERIC := numeric and not postgres and not browser and not demo_model
 PROCESSORS := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
               ONEDNN_MAX_CPU_ISA=AVX2,MKL_ENABLE_INSTRUCTIONS=AVX2 \
               ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=SSE41,MKL_ENABLE_INSTRUCTIONS=SSE4_2 OMP_NUM_THREADS=2
@@ -40,7 +40,7 @@ tests: .venv/installed-dev
 test-processors: .venv/installed-dev
 	@for setting in $(PROCESSORS); do echo "== $$setting"; \
 	  env $$(echo $$setting | tr , ' ') $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile \
-	    --no-loadscope-reorder -m "not postgres and not browser and not demo_model" $(NUMERIC) || exit 1; done
+	    --no-loadscope-reorder -m "$(NUMERIC)" || exit 1; done
 
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property

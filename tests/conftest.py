@@ -6,6 +6,7 @@ store that goes by that clock; otherwise the store goes by its database's clock,
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
@@ -39,9 +40,23 @@ settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("same")
 
 
+_COMPUTE = ("torch", "numpy", "from rig import", "approx(")
+
+
+@functools.cache
+def _computes(file: Path) -> bool:
+    source = file.read_text(encoding="utf-8")
+    return any(word in source for word in _COMPUTE)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where processes share the tests, file by file: the files that learn, which take longest, come first, then those
+    """Tests of files that compute are marked `numeric`.
+
+    Where processes share the tests, file by file: the files that learn, which take longest, come first, then those
     with most tests. So the processes end at about the same time, and browsers do not come all at once."""
+    for item in items:
+        if _computes(item.path):
+            item.add_marker("numeric")
     if hasattr(config, "workerinput"):
         n_tests = Counter(item.path for item in items)
         items.sort(key=lambda item: (item.path.parent.name != "learning", -n_tests[item.path], str(item.path)))
