@@ -30,7 +30,7 @@ run: install
 install: .venv/installed
 
 model: install
-	$(BIN)/python -m training.demo_model
+	$(BIN)/python -m training.lm.demo_model
 
 test: static tests
 

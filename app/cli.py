@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.commands.common import Context, Outcome, WordParser
+    from app.commands.base.common import Context, Outcome, WordParser
 
 _EPILOG = """\
 Exit status: 0 done; 1 the work failed; 2 the words or the input are wrong (one line says what, where and what to do).
@@ -38,7 +38,7 @@ def main(words: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name in another script must not end the command
-    from app.commands.common import INTERRUPTED, Context
+    from app.commands.base.common import INTERRUPTED, Context
     from data.errors import Fenced, ProjectError, WorkFailed
 
     context = Context(json="--json" in words)
@@ -63,22 +63,20 @@ def main(words: list[str] | None = None) -> int:
 
 def build_parser() -> WordParser:
     """The parser of all words."""
-    from app.commands import (
+    from app.commands import people, services, upkeep
+    from app.commands.base.common import WordParser
+    from app.commands.labels import (
         adjudication,
         agreement,
         annotators,
         comparison,
         gold,
         imports,
-        people,
         projects,
-        runs,
         selection,
-        services,
         snapshots,
-        upkeep,
     )
-    from app.commands.common import WordParser
+    from app.commands.runs import words as runs
 
     parser = WordParser(
         prog="rankloop",
@@ -93,7 +91,7 @@ def build_parser() -> WordParser:
 
 
 def _report(outcome: Outcome, context: Context) -> int:
-    from app.commands.common import plain
+    from app.commands.base.common import plain
 
     context.emit(outcome.document)
     if outcome.lines and not context.json:

@@ -14,11 +14,11 @@ if "app" not in sys.modules:
 import streamlit as st
 from streamlit.navigation.page import Page
 
-from app.context import PROJECT_KEY, current_project, find_person, store
-from app.widgets.account import account, signed_out
-from app.widgets.problems import show_kept_problem, show_problem
+from app.actions.context import PROJECT_KEY, current_project, find_person, store
+from app.widgets.base.account import account, signed_out
+from app.widgets.base.problems import show_kept_problem, show_problem
 from data.errors import ProjectError
-from data.projects import list_projects
+from data.labels.projects import list_projects
 from data.records import Person, Role
 
 _APP = Path(__file__).resolve().parent
@@ -45,7 +45,9 @@ def _pages(who: Person) -> dict[str, list[Page]]:
         "": [st.Page(_SCREENS / "home.py", title="Home", url_path="home", default=True, visibility="hidden")]
     }
     if who.role.covers(Role.RESEARCHER):  # other pages lead to it
-        sections[""].append(st.Page(_SCREENS / "ranking.py", title="Ranking", url_path="ranking", visibility="hidden"))
+        sections[""].append(
+            st.Page(_SCREENS / "one_ranking.py", title="Ranking", url_path="ranking", visibility="hidden")
+        )
     for section, name, title, icon, role in _PAGES:
         file = _SCREENS / f"{name}.py"
         if who.role.covers(role) and file.is_file():

@@ -31,16 +31,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pyarrow as pa
 import sqlalchemy as sa
 
-from data.engine import sqlite_module, sqlite_url
-from data.paths import open_home
-from data.projects import create_project
+from data.files.paths import open_home
+from data.files.snapshots import GROUP_COLUMNS, GROUPS, PAIRS, TableWriter, read_batches
+from data.labels.projects import create_project
+from data.labels.roles import OPERATOR
 from data.records import Snapshot
-from data.roles import OPERATOR
-from data.snapshots import GROUP_COLUMNS, GROUPS, PAIRS, TableWriter, read_batches
 from data.store import open_store
-from labeling.export import export_snapshot
-from labeling.imports import import_prompts
-from labeling.snapshots import _write_pairs
+from data.store.engine import sqlite_module, sqlite_url
+from labeling.files.imports import import_prompts
+from labeling.snapshot.export import export_snapshot
+from labeling.snapshot.freeze import _write_pairs
 
 WORDS = [f"word{number}" for number in range(5_000)]
 K = 4

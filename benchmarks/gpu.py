@@ -59,8 +59,8 @@ def save_models(folder: Path, case: Case, device: str) -> int:
     from ppo import save_with_tokenizer
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from training.config import RewardConfig
-    from training.models import ModelSource, load_classifier, load_encoder, weights_hash
+    from training.launch.config import RewardConfig
+    from training.lm.models import ModelSource, load_classifier, load_encoder, weights_hash
 
     torch.manual_seed(0)
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
@@ -100,13 +100,13 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     import torch
     from ppo import Quiet
 
-    import training.ppo
-    from training.build_roles import build_roles
-    from training.config import PPOConfig
-    from training.machine_memory import peak_in_use
-    from training.models import ModelSource, load_encoder, set_up_machine, weights_hash
-    from training.ppo_run import make_learner
-    from training.rollout import PromptItem
+    import training.ppo.loop
+    from training.launch.config import PPOConfig
+    from training.lm.machine_memory import peak_in_use
+    from training.lm.models import ModelSource, load_encoder, set_up_machine, weights_hash
+    from training.ppo.build_roles import build_roles
+    from training.ppo.rollout import PromptItem
+    from training.ppo.run import make_learner
 
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         folder = Path(scratch)
@@ -125,10 +125,10 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     rng = random.Random(0)
     drawn = [[rng.randrange(3, VOCABULARY) for _ in range(case.prompt)] for _ in range(case.rows)]
     prompts = [PromptItem(str(n), ({"role": "user", "content": ""},), ids) for n, ids in enumerate(drawn)]
-    training.ppo.save = lambda *_words: None
+    training.ppo.loop.save = lambda *_words: None
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    training.ppo.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
+    training.ppo.loop.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
     return [
         *phase_rows(name, case, n_weights, reporter.phases[-1], reporter.updates[-1]["tokens"], peak_tflops),
         {"case": f"{name}_memory", "ours": round((peak_in_use(machine) or 0) / 1e9, 2), "peer": None, "ratio": None,

@@ -42,22 +42,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from app.demo_judge import rank_everything, simulated_annotators
-from app.demo_run import MAX_NEW_TOKENS, SYSTEM, TEMPERATURE
-from data.metrics import metrics_of
-from data.paths import Home, open_home
-from data.projects import create_project
-from data.prompts import add_prompts
+from app.demo.judge import rank_everything, simulated_annotators
+from app.demo.run import MAX_NEW_TOKENS, SYSTEM, TEMPERATURE
+from data.files.paths import Home, open_home
+from data.files.rollouts import HELD_OUT, read_rollout, recorded_iterations
+from data.files.snapshots import list_snapshots
+from data.labels.projects import create_project
+from data.labels.prompts import add_prompts
+from data.labels.roles import OPERATOR
 from data.records import NewPrompt, Run, RunKind, RunStatus, Snapshot, Split
-from data.roles import OPERATOR
-from data.rollouts import HELD_OUT, read_rollout, recorded_iterations
-from data.runs import claim_run, events_of, get_run, list_runs
-from data.snapshots import list_snapshots
+from data.runs.metrics import metrics_of
+from data.runs.state import claim_run, events_of, get_run, list_runs
 from data.store import Store, open_store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.config import DEMO_MODEL, PPOConfig, RewardConfig, SampleConfig
-from training.launch import queue_run
-from training.worker import do_run
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.jobs.child import do_run
+from training.launch.config import DEMO_MODEL, PPOConfig, RewardConfig, SampleConfig
+from training.launch.queue import queue_run
 
 N_HELD_OUT, LONGEST_PROMPT = 48, 160  # prompts, characters
 BEST_LENGTH, TOO_LONG, TOO_SHORT = 10, 0.04, 0.2  # tokens, and what each further and each missing one costs

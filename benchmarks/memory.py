@@ -27,9 +27,9 @@ def save_reward_model(model: str, place: Path) -> None:
     import torch
     from peft import TaskType
 
-    from training.config import RewardConfig
-    from training.hf import with_adapter
-    from training.models import ModelSource, load_classifier, load_encoder, load_tokenizer, save_model, weights_hash
+    from training.launch.config import RewardConfig
+    from training.lm.models import ModelSource, load_classifier, load_encoder, load_tokenizer, save_model, weights_hash
+    from training.lm.trl_trainer import with_adapter
 
     source = ModelSource(model, model, weights_hash(Path(model)))
     classifier, encoder = load_classifier(source, torch.float32), load_encoder(source)
@@ -45,7 +45,7 @@ def save_reward_model(model: str, place: Path) -> None:
 
 def prompt_of(model: str, tokens: int) -> str:
     """A text that is a prompt of so many tokens, or of a few less."""
-    from training.models import ModelSource, load_encoder
+    from training.lm.models import ModelSource, load_encoder
 
     encoder, text = load_encoder(ModelSource(model, model, "")), ""
     while len(encoder.prompt_ids(({"role": "user", "content": f"{text} word"},))) <= tokens:
@@ -57,8 +57,8 @@ def check(arguments: argparse.Namespace, layout: str, folder: str) -> dict[str, 
     """The whole check in this process: its report."""
     from ppo import REWARD, Quiet
 
-    from training.config import PPOConfig
-    from training.preflight import Preflight
+    from training.check.run import Preflight
+    from training.launch.config import PPOConfig
 
     class Reporter(Quiet):
         """Also takes what a check tells besides."""

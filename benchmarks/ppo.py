@@ -79,8 +79,8 @@ def save_models(folder: Path, *, response: int, ends: bool, quick: bool) -> None
     from peft import LoraConfig, TaskType, get_peft_model
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from training.config import RewardConfig
-    from training.models import ModelSource, load_classifier, load_encoder, weights_hash
+    from training.launch.config import RewardConfig
+    from training.lm.models import ModelSource, load_classifier, load_encoder, weights_hash
 
     torch.manual_seed(0)
     shape = (96, 256, 2, 3, 1) if quick else (576, 1536, 6, 9, 3)
@@ -135,7 +135,7 @@ class Quiet:
     """Stands in for a run's reporter: nothing is stored while the clock runs, on either side. Keeps the times."""
 
     def __init__(self, folder: Path) -> None:
-        from data.paths import Home
+        from data.files.paths import Home
 
         self.home, self.folder = Home(folder / "home"), folder / "run"
         self.run = SimpleNamespace(reward_run_id=REWARD, id="bench", epoch=1)
@@ -163,12 +163,12 @@ class Quiet:
 
 def ours(job: Job) -> list[dict[str, float]]:
     """Seconds of each update by our loop."""
-    import training.ppo
-    from training.build_roles import build_roles
-    from training.config import PPOConfig
-    from training.models import ModelSource, load_encoder, set_up_machine, weights_hash
-    from training.ppo_run import make_learner, share_prompts
-    from training.rollout import PromptItem
+    import training.ppo.loop
+    from training.launch.config import PPOConfig
+    from training.lm.models import ModelSource, load_encoder, set_up_machine, weights_hash
+    from training.ppo.build_roles import build_roles
+    from training.ppo.rollout import PromptItem
+    from training.ppo.run import make_learner, share_prompts
 
     is_shared = job.case == "memory_shared_roles"
     config = PPOConfig(
@@ -188,8 +188,8 @@ def ours(job: Job) -> list[dict[str, float]]:
     share_prompts(config, reporter, roles, prompts, encoder)  # type: ignore[arg-type]
     if not roles.shares_prompts:
         raise SystemExit("prompts were not shared")
-    training.ppo.save = lambda *_words: None  # as on the other side
-    training.ppo.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
+    training.ppo.loop.save = lambda *_words: None  # as on the other side
+    training.ppo.loop.train(config, learner, prompts, encoder, machine, reporter)  # type: ignore[arg-type]
     return reporter.updates
 
 

@@ -35,15 +35,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import Page, sync_playwright
 
-from app import server
-from app.gate import cookie_name
-from data.paths import open_home
-from data.people import add_person, open_session
-from data.projects import create_project
-from data.prompts import prompt_id_of
+from app.web import server
+from app.web.gate import cookie_name
+from data.files.paths import open_home
+from data.labels.people import add_person, open_session
+from data.labels.projects import create_project
+from data.labels.prompts import prompt_id_of
+from data.labels.tasks import add_task
 from data.records import NewPrompt, NewResponse, Role
 from data.store import open_store
-from data.tasks import add_task
 
 K = 4
 SLOW_S = 0.5

@@ -62,7 +62,7 @@ def save_model(folder: Path, *, quick: bool) -> None:
 
 def rankings(n: int, k: int, p: int, r: int, shortest: int) -> list[Any]:
     """Random token ids; responses are between `shortest` and r tokens, the end token included."""
-    from training.dataset import EncodedGroup
+    from training.lm.dataset import EncodedGroup
 
     rng = random.Random(0)
 
@@ -104,10 +104,10 @@ def ours(model: Path, groups: list[Any], folder: Path) -> float:
     """Seconds of an epoch by the trainer of a reward run."""
     from transformers.trainer_utils import SaveStrategy
 
-    from training.config import RewardConfig
-    from training.dataset import Encoded
-    from training.models import ModelSource, load_encoder, set_up_machine
-    from training.reward_model import make_trainer
+    from training.launch.config import RewardConfig
+    from training.lm.dataset import Encoded
+    from training.lm.models import ModelSource, load_encoder, set_up_machine
+    from training.reward.run import make_trainer
 
     config = RewardConfig(
         model=str(model), adapter="full", device="cpu", batch_prompts=BATCH, learning_rate=RATE, max_length=4096,

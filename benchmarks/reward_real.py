@@ -37,22 +37,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from data.metrics import metrics_of
-from data.paths import Home, open_home
-from data.projects import create_project
+from data.files.paths import Home, open_home
+from data.labels.projects import create_project
+from data.labels.roles import OPERATOR
 from data.records import Run, RunKind, RunStatus, Snapshot
-from data.roles import OPERATOR
-from data.runs import claim_run, get_run
+from data.runs.metrics import metrics_of
+from data.runs.state import claim_run, get_run
 from data.store import Store, open_store
-from labeling.imports import import_rankings
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.config import RewardConfig
-from training.dataset import EncodedGroup, encode_snapshot
-from training.figures import Judged, pair_accuracy, pair_columns
-from training.launch import queue_run
-from training.models import Machine, ModelSource, load_classifier, load_encoder
-from training.scorer import score_groups
-from training.worker import do_run
+from labeling.files.imports import import_rankings
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.jobs.child import do_run
+from training.launch.config import RewardConfig
+from training.launch.queue import queue_run
+from training.lm.dataset import EncodedGroup, encode_snapshot
+from training.lm.models import Machine, ModelSource, load_classifier, load_encoder
+from training.lm.scorer import score_groups
+from training.measures.figures import Judged, pair_accuracy, pair_columns
 
 BATCH = 8
 

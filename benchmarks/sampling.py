@@ -43,9 +43,9 @@ def ours(model: Any, ids: list[list[int]], size: int, seed: int) -> int:
     """Response tokens sampled by our loop."""
     import torch
 
-    from training.config import PPOConfig
-    from training.generation import generate, random_numbers
-    from training.models import Machine
+    from training.launch.config import PPOConfig
+    from training.lm.generation import generate, random_numbers
+    from training.lm.models import Machine
 
     keys = [f"{seed}:{place}" for place in range(len(ids) * K)]
     found = generate(

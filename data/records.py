@@ -1,6 +1,6 @@
 """Plain records that cross package borders: frozen dataclasses and enums, no behaviour.
 
-Times are seconds since the epoch, UTC. Ids are text (`data.ids`). Messages are chat messages,
+Times are seconds since the epoch, UTC. Ids are text (`data.store.ids`). Messages are chat messages,
 `({"role": ..., "content": ...}, ...)`, the last one from the user.
 """
 

@@ -13,11 +13,11 @@ from playwright.sync_api import Page, expect
 from web_server import WebServer
 
 from data.label_settings import LabelSettings
-from data.projects import set_settings
-from data.rankings import rankings_of
+from data.labels.projects import set_settings
+from data.labels.rankings import rankings_of
 from data.records import Person, Project, Ranking
-from data.schema import draft
 from data.store import Store
+from data.store.tables import draft
 
 PATIENCE_S = 20.0
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from typing import Any
 
 import factories as make
 
-from data.gold import set_gold
 from data.label_settings import LabelSettings
-from data.projects import set_settings
+from data.labels.gold import set_gold
+from data.labels.projects import set_settings
 from data.records import Assignment, Person, Project, SubmitOutcome, Task
 from data.store import Store
-from labeling.session import item_id, next_work, submit
+from labeling.work.session import item_id, next_work, submit
 
 _numbers = itertools.count(1)
 

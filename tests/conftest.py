@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch too, here and in the r
 
 from postgres_server import PostgresServer, start_postgres  # noqa: E402
 
-from data.paths import Home, open_home  # noqa: E402
+from data.files.paths import Home, open_home  # noqa: E402
 from data.store import Store, open_store  # noqa: E402
 
 # The same examples in every run; `pytest --hypothesis-profile explore` looks for new ones.

@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from data.metrics import report_step
-from data.paths import Home
-from data.people import add_person, open_session
-from data.projects import create_project
-from data.prompts import prompt_id_of
-from data.rankings import as_ranking, save_ranking
+from data.files.paths import Home
+from data.labels.people import add_person, open_session
+from data.labels.projects import create_project
+from data.labels.prompts import prompt_id_of
+from data.labels.rankings import as_ranking, save_ranking
+from data.labels.roles import OPERATOR
+from data.labels.tasks import add_task, get_task
 from data.records import (
     Detail,
     Messages,
@@ -42,12 +43,11 @@ from data.records import (
     SubmitOutcome,
     Task,
 )
-from data.roles import OPERATOR
-from data.runs import claim_run, create_run, finish_run, get_run
-from data.schema import ranking, slot
+from data.runs.metrics import report_step
+from data.runs.state import claim_run, create_run, finish_run, get_run
 from data.store import Store, Tx
-from data.tasks import add_task, get_task
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from data.store.tables import ranking, slot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 LEASE_S = 1800.0
 _numbers = itertools.count(1)

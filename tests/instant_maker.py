@@ -10,8 +10,8 @@ import numpy as np
 from factories import make_person, make_project, make_ranking, make_task
 from numpy.typing import NDArray
 
-from data.features import add_features, text_key
-from data.paths import Home
+from data.files.features import add_features, text_key
+from data.files.paths import Home
 from data.records import Project, Task
 from data.store import Store
 

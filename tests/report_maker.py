@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from training.figures import Judged, pair_accuracy, pair_columns
-from training.report import compared, figures, verdicts, worst_pairs
+from training.measures.figures import Judged, pair_accuracy, pair_columns
+from training.measures.verdicts import compared, figures, verdicts, worst_pairs
 
 
 def invented(n: int, accuracy: float, *, people: int = 1, seed: int = 0) -> list[Judged]:

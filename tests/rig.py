@@ -20,25 +20,25 @@ import factories as make
 from tiny import save_tiny_model
 
 from data.fields import from_dict
-from data.metrics import metrics_of
-from data.paths import open_home
+from data.files.paths import open_home
+from data.labels.roles import OPERATOR
 from data.records import Project, Run, RunEvent, RunKind, RunStatus, Snapshot, Split
-from data.roles import OPERATOR
-from data.runs import claim_run, events_of, finish_run, get_run
+from data.runs.metrics import metrics_of
+from data.runs.state import claim_run, events_of, finish_run, get_run
 from data.store import open_store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.build_roles import build_roles, readings_of
-from training.config import CONFIGS, PPOConfig
-from training.encoding import Encoder
-from training.launch import queue_run
-from training.learner import Learner
-from training.models import Machine, find_model, load_encoder, set_up_machine
-from training.ppo_run import load_prompts, make_learner
-from training.reporter import Reporter
-from training.roles import Roles
-from training.rollout import PromptItem
-from training.supervisor import Pace, Worker
-from training.worker import do_run
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.jobs.child import do_run
+from training.jobs.reporter import Reporter
+from training.jobs.worker import Pace, Worker
+from training.launch.config import CONFIGS, PPOConfig
+from training.launch.queue import queue_run
+from training.lm.encoding import Encoder
+from training.lm.models import Machine, find_model, load_encoder, set_up_machine
+from training.ppo.build_roles import build_roles, readings_of
+from training.ppo.learner import Learner
+from training.ppo.roles import Roles
+from training.ppo.rollout import PromptItem
+from training.ppo.run import load_prompts, make_learner
 
 LAYOUTS = ("shared", "lora", "full")
 QUICK = Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=30.0, cancel_grace_s=20.0)
@@ -223,7 +223,7 @@ class Rig:
         return self.queue(RunKind.PPO, snapshot=self.small_snapshot, reward_run=reward, **words)
 
     def parts(self, layout: str = "shared", family: str = "llama", **changes: Any) -> Parts:
-        """What such a run puts together before its loop starts, as `training.ppo_run.run` does."""
+        """What such a run puts together before its loop starts, as `training.ppo.run.run` does."""
         run = self.queue_ppo(layout, family, **changes)
         self.claim(run)
         reporter = self.reporter(run)
@@ -238,7 +238,7 @@ class Rig:
 
     def held_out(self, snapshot: Snapshot) -> set[str]:
         """The texts of the prompts on the snapshot's held-out side."""
-        from data.snapshots import read_groups
+        from data.files.snapshots import read_groups
 
         groups = read_groups(self.home.snapshot_folder(snapshot.id))
         return {group.messages[-1]["content"] for group in groups if group.split is Split.EVAL}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from data.best_policy import BEST_EVENT, STANDING_EVENT, standing, standing_detail
 from data.fields import to_dict
-from data.metrics import report_step
 from data.records import FailureKind, Project, Run, RunKind, RunStatus, Snapshot
-from data.runs import add_event, claim_run, create_run, finish_run, get_run
+from data.runs.best_policy import BEST_EVENT, STANDING_EVENT, standing, standing_detail
+from data.runs.metrics import report_step
+from data.runs.state import add_event, claim_run, create_run, finish_run, get_run
 from data.store import Store
-from training.config import CONFIGS
+from training.launch.config import CONFIGS
 
 TOLD_BY = "held_out/objective"
 

@@ -23,10 +23,10 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from app.gate import cookie_name
-from app.passwords import hash_password
-from data.paths import Home
-from data.people import set_password
+from app.web.gate import cookie_name
+from app.web.passwords import hash_password
+from data.files.paths import Home
+from data.labels.people import set_password
 from data.records import Person, Role
 from data.store import Store, open_store
 

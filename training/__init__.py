@@ -1,1 +1,1 @@
-"""What models learn. `config`, `launch` and `supervisor` need no torch; everything else runs in the worker's child."""
+"""What models learn. The app asks through `launch` and measures with `measures`; all else runs in a worker's child."""

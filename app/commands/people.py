@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from app import people as use
-from app.commands.common import Context, Outcome, add_group, add_word, as_document, table
+from app.actions import people as use
+from app.commands.base.common import Context, Outcome, add_group, add_word, as_document, table
 from data.errors import InvalidInput
-from data.people import INVITATION_DAYS, has_open_link, list_people, person_by_name
+from data.labels.people import INVITATION_DAYS, has_open_link, list_people, person_by_name
+from data.labels.roles import OPERATOR
 from data.records import Person, Role
-from data.roles import OPERATOR
 
 
 def add_words(words: Any) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import re
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
-from app.commands.common import Context, Outcome, add_word
-from data.people import has_admin
-from data.readable import check_roots
+from app.commands.base.common import Context, Outcome, add_word
+from data.files.readable import check_roots
+from data.labels.people import has_admin
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8501
 
@@ -36,7 +32,7 @@ def add_words(words: Any) -> None:
 
 
 def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
-    from app.server import serve as run_server
+    from app.web.server import serve as run_server
 
     with context.store.read() as tx:
         n_links = 1 if has_admin(tx) else 2  # the address; and the link that makes the first admin
@@ -56,28 +52,14 @@ def serve(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def work(arguments: argparse.Namespace, context: Context) -> Outcome:
-    from training.launch import STARTER_VARIABLE, Worker
+    from training.launch.process import become_worker
 
-    logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
-    logging.getLogger("training").setLevel(logging.INFO)
-    starter = os.environ.get(STARTER_VARIABLE)
-    worker = Worker(context.store, context.home, starter=int(starter) if starter else None)
-    before = {number: signal.signal(number, worker.stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    is_watched = sys.stdin is not None and sys.stdin.isatty()  # not when `serve` or `--wait` started it
-    if is_watched:
-        context.warn(f"working for {context.home.root}; Ctrl-C ends it")
-    try:
-        done = worker.run(once=arguments.once)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if is_watched:
-        context.warn(f"{done} {'run' if done == 1 else 'runs'} done")
-    return Outcome({"runs_done": done})
+    context.store.close()  # it could be opened, else that was said here, as ever
+    become_worker(context.home, context.store_url, once=arguments.once, as_json=context.json)
 
 
 def demo(arguments: argparse.Namespace, context: Context) -> Outcome:
-    from app.demo_run import run_demo
+    from app.demo.run import run_demo
 
     result = run_demo(
         context.home,

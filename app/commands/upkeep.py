@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from app.commands.common import Context, Outcome, add_word, as_document, counted
-from app.doctor import Verdict, examine
-from data.backup import backup
-from data.paths import STORE_VARIABLE
+from app.commands.base.common import Context, Outcome, add_word, as_document, counted
+from app.commands.doctor import Verdict, examine
+from data.files.paths import STORE_VARIABLE
+from data.store.backup import backup
 
 
 def add_words(words: Any) -> None:

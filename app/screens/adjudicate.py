@@ -5,10 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.context import require, store
-from app.widgets.case import show_case
-from app.widgets.decision_form import decision_form, show_decision
-from app.widgets.page import (
+from app.actions.context import require, store
+from app.widgets.base.page import (
     ShownErrors,
     empty_state,
     go_to,
@@ -18,12 +16,14 @@ from app.widgets.page import (
     say_after_rerun,
     times,
 )
-from app.widgets.words import count, order_words
-from data.adjudications import current_adjudications
-from data.people import get_person
-from data.rankings import count_versions, prompt_beginnings
+from app.widgets.labels.case import show_case
+from app.widgets.labels.decision_form import decision_form, show_decision
+from app.words.values import count, order_words
+from data.labels.adjudications import current_adjudications
+from data.labels.people import get_person
+from data.labels.rankings import count_versions, prompt_beginnings
 from data.records import Adjudication, Person, Project, Role
-from labeling.adjudication import Case, Disputed, disputed_tasks, open_case
+from labeling.review.adjudication import Case, Disputed, disputed_tasks, open_case
 
 KEY = "adjudicate"
 MAX_LISTED = 500

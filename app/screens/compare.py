@@ -6,11 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from app.context import require, store
-from app.web_runs import may_read, queue_run
-from app.widgets.config_form import config_form
-from app.widgets.models import model_name, model_suggestions, reward_run_labels
-from app.widgets.page import (
+from app.actions.context import require, store
+from app.actions.runs import may_read, queue_run
+from app.widgets.base.models import model_name, model_suggestions, reward_run_labels
+from app.widgets.base.page import (
     ShownErrors,
     from_address,
     go_to,
@@ -20,18 +19,19 @@ from app.widgets.page import (
     renew_nonce,
     say_after_rerun,
 )
-from app.widgets.problems import plain
-from app.widgets.run_status import look, run_status
-from app.widgets.win_rates import rank_blind, win_rates
-from app.widgets.words import ago, count, number, prompt_text, run_name, short_id
+from app.widgets.base.problems import plain
+from app.widgets.forms.config_form import config_form
+from app.widgets.labels.win_rates import rank_blind, win_rates
+from app.widgets.runs.status import look, run_status
+from app.words.values import ago, count, number, prompt_text, run_name, short_id
 from data.fields import from_dict
 from data.intervals import LEAST_PROMPTS, Told, paired
-from data.metrics import samples_of
 from data.records import Person, Project, Role, Run, RunKind
-from data.runs import get_run, list_runs
+from data.runs.metrics import samples_of
+from data.runs.state import get_run, list_runs
 from data.store import Tx
-from training.config import CompareConfig
-from training.launch import start_of
+from training.launch.config import CompareConfig
+from training.launch.starts import start_of
 
 KEY = "compare"
 REFRESH_S = 2.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.context import PROJECT_KEY, current_project, person, store
-from app.demo_project import create_demo_project
+from app.actions.context import PROJECT_KEY, current_project, person, store
+from app.demo.project import create_demo_project
 from data.records import Person, Role
 
 _HERE = Path(__file__).parent

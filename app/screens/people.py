@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from app import people as use
-from app.context import require, signed_in, store
-from app.widgets.page import ShownErrors
-from app.widgets.problems import keep_problem, plain
+from app.actions import people as use
+from app.actions.context import require, signed_in, store
+from app.widgets.base.page import ShownErrors
+from app.widgets.base.problems import keep_problem, plain
 from data.errors import ProjectError
-from data.people import invited_person, list_people
+from data.labels.people import invited_person, list_people
 from data.records import Person, Role
 
 LINK_KEY = "people.link"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.context import PROJECT_KEY, current_project, require, store
-from app.widgets.config_form import config_form
-from app.widgets.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
-from app.widgets.pauses import pauses_panel
-from app.widgets.problems import plain
-from app.widgets.words import count
+from app.actions.context import PROJECT_KEY, current_project, require, store
+from app.widgets.base.page import ShownErrors, empty_state, go_to, nonce, page_head, renew_nonce, say_after_rerun
+from app.widgets.base.problems import plain
+from app.widgets.forms.config_form import config_form
+from app.widgets.labels.pauses import pauses_panel
+from app.words.values import count
 from data.fields import from_dict, to_dict
 from data.label_settings import LabelSettings
-from data.pauses import count_paused
-from data.projects import (
+from data.labels.pauses import count_paused
+from data.labels.projects import (
     DEFAULT_GUIDELINES,
     DEFAULT_SKIP_REASONS,
     MAX_K,

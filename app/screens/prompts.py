@@ -7,14 +7,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import require, store
-from app.web_runs import queue_run
-from app.widgets.config_form import config_form
-from app.widgets.gold import gold_line
-from app.widgets.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
-from app.widgets.lineage import show_made_from_prompt
-from app.widgets.models import model_name, model_suggestions
-from app.widgets.page import (
+from app.actions.context import require, store
+from app.actions.runs import queue_run
+from app.widgets.base.models import model_name, model_suggestions
+from app.widgets.base.page import (
     ShownErrors,
     empty_state,
     go_to,
@@ -24,17 +20,21 @@ from app.widgets.page import (
     renew_nonce,
     say_after_rerun,
 )
-from app.widgets.problems import plain
-from app.widgets.run_status import run_status
-from app.widgets.selection_panel import selection_panel
-from app.widgets.words import count, first_line, run_name
+from app.widgets.base.problems import plain
+from app.widgets.forms.config_form import config_form
+from app.widgets.forms.import_form import BROWSE, IMPORT, SAMPLE, SELECT, TAB, import_form, open_tab
+from app.widgets.labels.gold import gold_line
+from app.widgets.labels.selection_panel import selection_panel
+from app.widgets.runs.lineage import show_made_from_prompt
+from app.widgets.runs.status import run_status
+from app.words.values import count, first_line, run_name
 from data.fields import from_dict
-from data.projects import project_counts
-from data.prompts import count_listed, get_prompt, list_prompts
+from data.labels.projects import project_counts
+from data.labels.prompts import count_listed, get_prompt, list_prompts
+from data.labels.tasks import holdings_of_prompts, models_of_project, responses_of_prompt, tasks_of_prompt
 from data.records import Message, Person, Project, Response, Role, RunKind, Split
-from data.runs import list_runs
-from data.tasks import holdings_of_prompts, models_of_project, responses_of_prompt, tasks_of_prompt
-from training.config import SampleConfig
+from data.runs.state import list_runs
+from training.launch.config import SampleConfig
 
 PAGE_SIZE = 12
 FORM = "prompts.sample"

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import streamlit as st
 
-from app.context import require, store
-from app.widgets.agreement import agreement_cards, human_mark
-from app.widgets.annotator_notes import notes_of, nothing_words, p_words
-from app.widgets.page import empty_state, go_to, need_project, page_head, remembered
-from data.adjudications import current_adjudications
-from data.projects import export_key, get_project
-from data.rankings import count_versions
+from app.actions.context import require, store
+from app.widgets.base.page import empty_state, go_to, need_project, page_head, remembered
+from app.widgets.labels.agreement import agreement_cards, human_mark
+from app.words.annotators import notes_of, nothing_words, p_words
+from data.labels.adjudications import current_adjudications
+from data.labels.projects import export_key, get_project
+from data.labels.rankings import count_versions
 from data.records import Project, Role
-from labeling.snapshots import pseudonym
+from labeling.snapshot.freeze import pseudonym
 
 if TYPE_CHECKING:
-    from labeling.adjudication import Disputed
-    from labeling.agreement import Agreement, Share
-    from labeling.checks import AnnotatorRow
-    from labeling.pair_agreement import PairAgreement
+    from labeling.judgement.pair_agreement import PairAgreement
+    from labeling.review.adjudication import Disputed
+    from labeling.review.agreement import Agreement, Share
+    from labeling.work.checks import AnnotatorRow
 
 KEY = "quality"
 REFRESH_S = 15.0
@@ -60,9 +60,9 @@ def _live(project_id: str) -> None:
 
 
 def _compute(project_id: str) -> Found:
-    from labeling.adjudication import disputed_tasks  # these load SciPy and evalica, which no other page needs
-    from labeling.agreement import project_agreement
-    from labeling.checks import annotator_table
+    from labeling.review.adjudication import disputed_tasks  # these load SciPy and evalica, which no other page needs
+    from labeling.review.agreement import project_agreement
+    from labeling.work.checks import annotator_table
 
     return (
         project_agreement(store(), project_id),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.context import current_project, require
-from app.widgets.ranker import ask_with_drafts, ranker
+from app.actions.context import current_project, require
+from app.widgets.labels.ranker import ask_with_drafts, ranker
 from data.records import Role
 
 

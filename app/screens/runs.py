@@ -7,31 +7,31 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import current_project, home, person, require, store
-from app.web_runs import queue_run
-from app.widgets.best_policy import show_best
-from app.widgets.frontier import POLICIES, is_evaluated, show_frontier
-from app.widgets.lineage import show_lineage
-from app.widgets.page import ShownErrors, empty_state, go_to, need_project, page_head, times
-from app.widgets.policies_table import show_baselines
-from app.widgets.preflight import show_check
-from app.widgets.problems import plain
-from app.widgets.reward_report import report_path, show_report
-from app.widgets.run_details import show_config, show_events, show_log, show_notes, show_results, show_samples
-from app.widgets.run_overlay import PARAM, show_curves
-from app.widgets.run_status import BADGES, REFRESH_S, look, run_status
-from app.widgets.score_form import score_form
-from app.widgets.scores import show_scores
-from app.widgets.start_and_policy import start_and_policy
-from app.widgets.token_inspector import has_rollouts, token_inspector
-from app.widgets.words import KIND_WORDS, run_name, short_id
-from data.best_policy import best_name
-from data.lineage import parents_of, starts_of
-from data.projects import get_project
+from app.actions.context import current_project, home, person, require, store
+from app.actions.runs import queue_run
+from app.widgets.base.page import ShownErrors, empty_state, go_to, need_project, page_head, times
+from app.widgets.base.problems import plain
+from app.widgets.forms.score_form import score_form
+from app.widgets.policies.best_policy import show_best
+from app.widgets.policies.frontier import POLICIES, is_evaluated, show_frontier
+from app.widgets.policies.policies_table import show_baselines
+from app.widgets.policies.start_and_policy import start_and_policy
+from app.widgets.policies.token_inspector import has_rollouts, token_inspector
+from app.widgets.rewards.report import report_path, show_report
+from app.widgets.rewards.scores import show_scores
+from app.widgets.runs.check import show_check
+from app.widgets.runs.details import show_config, show_events, show_log, show_notes, show_results, show_samples
+from app.widgets.runs.lineage import show_lineage
+from app.widgets.runs.overlay import PARAM, show_curves
+from app.widgets.runs.status import BADGES, REFRESH_S, look, run_status
+from app.words.values import KIND_WORDS, run_name, short_id
+from data.labels.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
-from data.runs import get_run, list_runs
-from training.config import CONFIGS
-from training.launch import best_policies, trained_models
+from data.runs.best_policy import best_name
+from data.runs.lineage import parents_of, starts_of
+from data.runs.state import get_run, list_runs
+from training.launch.config import CONFIGS
+from training.launch.find import best_policies, trained_models
 
 KEY = "runs"
 LINEAGE = "Lineage"

@@ -7,11 +7,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.context import home, require, store
-from app.widgets.config_form import config_form
-from app.widgets.lineage import show_made_from_snapshot
-from app.widgets.models import snapshot_label
-from app.widgets.page import (
+from app.actions.context import home, require, store
+from app.widgets.base.models import snapshot_label
+from app.widgets.base.page import (
     ShownErrors,
     empty_state,
     go_to,
@@ -22,16 +20,18 @@ from app.widgets.page import (
     say_after_rerun,
     times,
 )
-from app.widgets.problems import plain
-from app.widgets.run_details import facts_table
-from app.widgets.words import count, field_label, flatten, number, short_id
-from data.adjudications import current_adjudications
+from app.widgets.base.problems import plain
+from app.widgets.forms.config_form import config_form
+from app.widgets.runs.details import facts_table
+from app.widgets.runs.lineage import show_made_from_snapshot
+from app.words.values import count, field_label, flatten, number, short_id
 from data.fields import from_dict
-from data.projects import project_counts
+from data.files.snapshots import list_snapshots
+from data.labels.adjudications import current_adjudications
+from data.labels.projects import project_counts
 from data.records import Person, Project, Role, Snapshot
-from data.snapshots import list_snapshots
-from labeling.export import COLUMN_NOTES, FORMATS, export_snapshot
-from labeling.snapshots import Plan, SnapshotConfig, freeze_snapshot, plan_snapshot
+from labeling.snapshot.export import COLUMN_NOTES, FORMATS, export_snapshot
+from labeling.snapshot.freeze import Plan, SnapshotConfig, freeze_snapshot, plan_snapshot
 
 KEY = "snapshots"
 MAIN_COUNTS = ("rankings_used", "pairs", "prompts", "annotators", "ties", "prompts_eval", "pairs_eval", "rankings_late")

@@ -6,13 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from app.context import require, store
-from app.web_runs import newest_check, queue_run, queue_seeds
-from app.widgets.config_form import config_form
-from app.widgets.data_counts import count_now, show_counts
-from app.widgets.instant_panel import instant_panel
-from app.widgets.models import model_suggestions, reward_run_labels, snapshot_label
-from app.widgets.page import (
+from app.actions.context import require, store
+from app.actions.runs import newest_check, queue_run, queue_seeds
+from app.widgets.base.models import model_suggestions, reward_run_labels, snapshot_label
+from app.widgets.base.page import (
     ShownErrors,
     empty_state,
     from_address,
@@ -23,13 +20,17 @@ from app.widgets.page import (
     renew_nonce,
     say_after_rerun,
 )
-from app.widgets.preflight import show_check
-from app.widgets.words import KIND_WORDS, run_name
+from app.widgets.forms.config_form import config_form
+from app.widgets.forms.data_counts import count_now, show_counts
+from app.widgets.rewards.instant_panel import instant_panel
+from app.widgets.runs.check import show_check
+from app.words.values import KIND_WORDS, run_name
 from data.fields import from_dict
+from data.files.snapshots import list_snapshots
 from data.records import Person, Project, Role, Run, RunKind
-from data.snapshots import list_snapshots
-from training.config import CONFIGS
-from training.launch import MOST_SEEDS, is_green
+from training.launch.config import CONFIGS
+from training.launch.find import is_green
+from training.launch.queue import MOST_SEEDS
 
 KEY = "train"
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)

@@ -12,7 +12,7 @@ from factories import make_person, make_project, make_session, make_task, skip
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
 from web_server import WebServer
 
-from data.paths import open_home
+from data.files.paths import open_home
 from data.records import Person
 from data.store import Store
 

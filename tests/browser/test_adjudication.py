@@ -9,7 +9,7 @@ from factories import make_person, make_project, make_task
 from playwright.sync_api import Page, expect
 from web_server import WebServer
 
-from data.adjudications import adjudication_of
+from data.labels.adjudications import adjudication_of
 from data.records import Adjudication, Person, Role, Task
 from data.store import Store
 

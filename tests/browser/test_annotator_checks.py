@@ -7,12 +7,12 @@ from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, eventually
 from factories import make_person, make_ranking, make_task
 from playwright.sync_api import expect
 
-from data.gold import set_gold
-from data.pauses import pause_annotator
+from data.labels.gold import set_gold
+from data.labels.pauses import pause_annotator
 from data.records import Purpose, Role
-from data.schema import ranking as rankings
-from labeling.alarms import pauses
-from labeling.checks import annotator_table
+from data.store.tables import ranking as rankings
+from labeling.work.alarms import pauses
+from labeling.work.checks import annotator_table
 
 
 def prepare(work: Work) -> None:

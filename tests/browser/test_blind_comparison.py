@@ -7,7 +7,7 @@ from factories import make_finished_run, make_person, make_project
 from playwright.sync_api import Page, expect
 from web_server import WebServer
 
-from data.projects import list_projects, project_counts
+from data.labels.projects import list_projects, project_counts
 from data.records import Role, RunKind
 from data.store import Store
 

@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 from run_makers import ended, report, running
 from web_server import WebServer
 
-from data.metrics import report_step
 from data.records import Role, Run, RunKind, RunStatus
-from data.runs import finish_run
+from data.runs.metrics import report_step
+from data.runs.state import finish_run
 from data.store import Store
 
 SHOTS = os.environ.get("SHOTS_FOLDER")

@@ -6,9 +6,9 @@ from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, byte
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.prompts import prompt_id_of
+from data.labels.prompts import prompt_id_of
+from data.labels.tasks import add_task, get_task
 from data.records import NewPrompt, NewResponse, RankingStatus
-from data.tasks import add_task, get_task
 
 # ---- the keyboard
 

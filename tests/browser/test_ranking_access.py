@@ -15,9 +15,9 @@ from browser_pages import PATIENCE_S, NewPage, RankingPage, Work
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.prompts import prompt_id_of
+from data.labels.prompts import prompt_id_of
+from data.labels.tasks import add_task
 from data.records import NewPrompt, NewResponse
-from data.tasks import add_task
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 SCHEMES = ["light", "dark"]

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from data.label_settings import DEFAULT_FLAGS
 from data.records import Detail, RankingStatus
-from labeling.answers import by_place as in_shown_order
+from labeling.work.answers import by_place as in_shown_order
 
 EVERYTHING = {
     "allow_partial": True, "ask_acceptable": True, "ask_flags": True, "ask_quality": True, "ask_strength": True,

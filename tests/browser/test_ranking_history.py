@@ -10,12 +10,12 @@ from factories import make_person, make_project, make_ranking, make_task
 from playwright.sync_api import expect
 from web_server import WebServer
 
-from data.paths import Home
-from data.projects import set_guidelines
+from data.files.paths import Home
+from data.labels.projects import set_guidelines
+from data.labels.roles import OPERATOR
 from data.records import RankingStatus
-from data.roles import OPERATOR
-from labeling.session import submit
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from labeling.work.session import submit
 
 
 def test_the_last_submit_is_taken_back_and_changed(work: Work, ranking: RankingPage) -> None:

@@ -7,8 +7,8 @@ from factories import make_person
 from playwright.sync_api import expect
 from web_server import WebServer
 
-from data.people import disable_person
-from labeling.session import keep_draft, next_work
+from data.labels.people import disable_person
+from labeling.work.session import keep_draft, next_work
 
 RECONNECT_S = 60.0  # Streamlit's page tries again after ever longer waits
 

@@ -11,9 +11,9 @@ from browser_pages import NewPage, RankingPage, Work, by_place, eventually
 from factories import make_person, make_project, real_data
 from playwright.sync_api import expect
 
-from data.prompts import prompt_id_of
+from data.labels.prompts import prompt_id_of
+from data.labels.tasks import add_task, get_task
 from data.records import NewPrompt, NewResponse, Ranking
-from data.tasks import add_task, get_task
 
 N_PROMPTS = 30
 # Rankings of three responses that keys and mouse make in turn, ties among them.

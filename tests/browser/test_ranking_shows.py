@@ -10,12 +10,12 @@ from browser_pages import PATIENCE_S, NewPage, RankingPage, Work, by_place, byte
 from factories import make_project, make_task
 from playwright.sync_api import expect
 
-from data.prompts import prompt_id_of
+from data.labels.prompts import prompt_id_of
+from data.labels.slots import held_assignments
+from data.labels.tasks import add_task
 from data.records import NewPrompt, NewResponse
-from data.slots import held_assignments
 from data.store import Store
-from data.tasks import add_task
-from labeling.ranks import competition_ranks
+from labeling.judgement.ranks import competition_ranks
 
 HOSTILE = [
     '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">',

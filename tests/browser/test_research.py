@@ -12,10 +12,10 @@ from playwright.sync_api import Locator, Page, TimeoutError, expect
 from run_makers import report, running
 from web_server import WebServer
 
-from data.people import disable_person
-from data.projects import list_projects, project_counts
+from data.labels.people import disable_person
+from data.labels.projects import list_projects, project_counts
 from data.records import Role, RunKind
-from data.runs import get_run
+from data.runs.state import get_run
 from data.store import Store
 
 

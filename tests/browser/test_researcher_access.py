@@ -15,7 +15,7 @@ from factories import make_person, make_project, make_ranking, make_task
 from playwright.sync_api import Page, expect
 from web_server import WebServer
 
-from data.pauses import pause_annotator
+from data.labels.pauses import pause_annotator
 from data.records import Detail, Project, RankingStatus, Role
 from data.store import Store
 

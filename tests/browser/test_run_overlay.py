@@ -13,9 +13,9 @@ from playwright.sync_api import Page, expect
 from run_makers import report, running
 from web_server import WebServer
 
-from app.widgets.words import run_name
+from app.words.values import run_name
 from data.records import Role, Run, RunKind, RunStatus
-from data.runs import finish_run
+from data.runs.state import finish_run
 from data.store import Store
 
 SHOTS = os.environ.get("SHOTS_FOLDER")

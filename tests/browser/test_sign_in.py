@@ -7,7 +7,7 @@ from factories import make_project, make_task
 from playwright.sync_api import expect
 from web_server import WebServer
 
-from data.paths import Home
+from data.files.paths import Home
 
 PASSWORD = "correct horse battery"
 

@@ -15,9 +15,9 @@ from playwright.sync_api import expect
 from run_makers import ended, report, running
 from web_server import WebServer
 
-from data.paths import open_home
+from data.files.paths import open_home
+from data.files.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.records import Role, RunKind
-from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.store import Store
 
 SHOTS = os.environ.get("SHOTS_FOLDER")

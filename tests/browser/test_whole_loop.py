@@ -14,11 +14,11 @@ from playwright.sync_api import Page, expect
 from tiny import save_tiny_model
 from web_server import WebServer
 
-from data.paths import open_home
-from data.projects import list_projects, project_counts
+from data.files.paths import open_home
+from data.files.snapshots import list_snapshots
+from data.labels.projects import list_projects, project_counts
 from data.records import RunKind, RunStatus
-from data.runs import get_run, list_runs
-from data.snapshots import list_snapshots
+from data.runs.state import get_run, list_runs
 from data.store import Store
 
 PASSWORD = "a long enough password"

@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-import training.checkpoint
-from data.paths import Home
-from data.runs import get_run
+import training.lm.checkpoint
+from data.files.paths import Home
+from data.runs.state import get_run
 from data.store import Store, open_store
-from training.checkpoint import State, newest_checkpoint, save_checkpoint
-from training.reporter import Reporter
+from training.jobs.reporter import Reporter
+from training.lm.checkpoint import State, newest_checkpoint, save_checkpoint
 
 
 def state_of(step: int) -> State:
@@ -75,13 +75,13 @@ class Killer:
         self.tick()
 
 
-real_save_file = training.checkpoint.save_file
+real_save_file = training.lm.checkpoint.save_file
 
 
 def save_and_die(home: Path, run_id: str, number: int) -> None:
     _, reporter = open_reporter(home, run_id)
     killer = Killer(reporter.folder, number)
-    training.checkpoint.save_file = killer.save_file
+    training.lm.checkpoint.save_file = killer.save_file
     sys.addaudithook(killer.hook)
     save_checkpoint(reporter, state_of(2))
 

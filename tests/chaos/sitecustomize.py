@@ -12,7 +12,7 @@ from typing import Any
 
 
 def install(plan: set[str]) -> None:
-    from training.reporter import Reporter
+    from training.jobs.reporter import Reporter
 
     step, checkpoint_saved = Reporter.step, Reporter.checkpoint_saved
 

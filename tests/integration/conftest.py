@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from web_server import WebServer
 
-from data.paths import open_home
+from data.files.paths import open_home
 from data.store import Store
 
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from rig import QUICK, Rig
 
-from data.paths import HOME_VARIABLE, STORE_VARIABLE
+from data.files.paths import HOME_VARIABLE, STORE_VARIABLE
 from data.records import FailureKind, Run, RunKind, RunStatus
-from data.runs import request_cancel, resume_run
-from training.accelerate_launch import Lease
+from data.runs.state import request_cancel, resume_run
+from training.jobs.accelerate import Lease
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 ROOT = Path(__file__).parents[2]

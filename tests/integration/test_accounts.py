@@ -12,9 +12,9 @@ from web_server import (
     with_password,
 )
 
-from app.passwords import MAX_FAILURES
-from data.paths import Home
-from data.people import disable_person, has_admin, invite, person_by_name
+from app.web.passwords import MAX_FAILURES
+from data.files.paths import Home
+from data.labels.people import disable_person, has_admin, invite, person_by_name
 from data.records import Role
 from data.store import Store
 

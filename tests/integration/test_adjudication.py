@@ -10,21 +10,21 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-from data.adjudications import adjudication_of, current_adjudications
 from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from data.files.paths import Home
+from data.files.snapshots import OTHERS, read_groups, read_parquet
 from data.label_settings import LabelSettings
-from data.paths import Home
-from data.projects import set_settings
-from data.rankings import answer_of, current_rankings, edit_ranking
+from data.labels.adjudications import adjudication_of, current_adjudications
+from data.labels.projects import set_settings
+from data.labels.rankings import answer_of, current_rankings, edit_ranking
+from data.labels.roles import OPERATOR
 from data.records import Adjudication, Detail, NewRanking, Person, Project, RankingStatus, Role, Task
-from data.roles import OPERATOR
-from data.schema_adjudication import adjudication
-from data.snapshots import OTHERS, read_groups, read_parquet
 from data.store import Store
-from labeling.adjudication import MAX_REASON, decide, disputed_tasks, open_case
-from labeling.export import export_snapshot
-from labeling.session import history, next_work
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot
+from data.store.tables_adjudication import adjudication
+from labeling.review.adjudication import MAX_REASON, decide, disputed_tasks, open_case
+from labeling.snapshot.export import export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, plan_snapshot
+from labeling.work.session import history, next_work
 
 
 class Dispute:

@@ -11,10 +11,10 @@ import factories as make
 import pytest
 from cli_runner import Cli
 
-from data.paths import Home
+from data.files.paths import Home
 from data.records import RankingStatus
 from data.store import Store
-from labeling.agreement import Answer, agreement, project_agreement
+from labeling.review.agreement import Answer, agreement, project_agreement
 
 SCRIPT = Path(__file__).resolve().parents[1] / "independent" / "pandalm_agreement.py"
 RANKS = {0: (1, 1), 1: (1, 2), 2: (2, 1)}

@@ -11,17 +11,17 @@ import sqlalchemy as sa
 from check_work import answer, get, make_gold_task, settle
 from cli_runner import Cli
 
-from app.widgets.ranker import surface_data
+from app.widgets.labels.ranker import surface_data
 from data.errors import Conflict, NotAllowed, NotFound
-from data.paths import Home
-from data.pauses import list_pauses, pause_annotator
+from data.files.paths import Home
+from data.labels.pauses import list_pauses, pause_annotator
 from data.records import Person, Project, Purpose, Role, SubmitOutcome
-from data.schema_checks import pause
 from data.store import Store
-from labeling.alarms import Alarm, AlarmKind, Paused, lift, pauses
-from labeling.checks import annotator_table
-from labeling.pair_agreement import PairAgreement
-from labeling.session import next_work, submit
+from data.store.tables_checks import pause
+from labeling.judgement.pair_agreement import PairAgreement
+from labeling.work.alarms import Alarm, AlarmKind, Paused, lift, pauses
+from labeling.work.checks import annotator_table
+from labeling.work.session import next_work, submit
 
 ALWAYS = 0.0
 

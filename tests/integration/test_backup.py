@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 from spawned import spawning
 
-from data.backup import backup, problem_of_store
-from data.columns import metadata
-from data.engine import sqlite_module
 from data.errors import StoreUnavailable
-from data.schema import ranking
 from data.store import Store, open_store
+from data.store.backup import backup, problem_of_store
+from data.store.columns import metadata
+from data.store.engine import sqlite_module
+from data.store.tables import ranking
 
 
 def counts_of(store: Store) -> dict[str, int]:

@@ -16,13 +16,13 @@ from trl import RLOOTrainer
 
 from data.errors import InvalidInput
 from data.records import Run, RunKind, Split
-from training.baselines import kl_of_best
-from training.config import PPOConfig, RLOOConfig
-from training.equal_kl import NO_EVALUATIONS, score_at
-from training.ppo import final_scores
-from training.rloo_run import PromptOrder, scores_of
-from training.roles import ScoredRow
-from training.rollout import Rollout
+from training.launch.config import PPOConfig, RLOOConfig
+from training.measures.equal_kl import NO_EVALUATIONS, score_at
+from training.methods.baselines import kl_of_best
+from training.methods.rloo import PromptOrder, scores_of
+from training.ppo.loop import final_scores
+from training.ppo.roles import ScoredRow
+from training.ppo.rollout import Rollout
 
 pytestmark = [
     pytest.mark.float64,
@@ -68,7 +68,7 @@ def test_what_rloo_makes_of_three_scores(rig: Rig, monkeypatch: pytest.MonkeyPat
         return out
 
     monkeypatch.setattr(RLOOTrainer, "_generate_and_score_completions", recorded)
-    monkeypatch.setattr("training.rloo_run.scores_of", lambda *_words: three_scores)
+    monkeypatch.setattr("training.methods.rloo.scores_of", lambda *_words: three_scores)
     rloo(rig, iterations=1, prompts_per_step=1, responses_per_prompt=3, kl_coef=0.0, eval_prompts=0)
     assert made == [pytest.approx([-3.0, -1.5, 4.5], abs=1e-10)]
 

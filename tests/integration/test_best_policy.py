@@ -10,20 +10,20 @@ from factories import make_snapshot
 from rig import Rig
 from run_makers import TOLD_BY, ended, watched
 
-import training.policy_eval
-from data.best_policy import best_policy, is_best, run_of
+import training.ppo.evaluation
 from data.errors import InvalidInput
-from data.lineage import ancestors, descendants
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
+from data.labels.tasks import models_of_project
 from data.records import RunKind, RunStatus, Snapshot
-from data.roles import OPERATOR
+from data.runs.best_policy import best_policy, is_best, run_of
+from data.runs.lineage import ancestors, descendants
 from data.store import Store
-from data.tasks import models_of_project
-from training.config import CONFIGS
-from training.equal_kl import SCORE
-from training.launch import queue_run
-from training.models import find_model, weights_hash
-from training.reporter import Silent
+from training.jobs.reporter import Silent
+from training.launch.config import CONFIGS
+from training.launch.queue import queue_run
+from training.lm.models import find_model, weights_hash
+from training.measures.equal_kl import SCORE
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 WORDS = {"iterations": 4, "learning_rate": 1e-2, "critic_learning_rate": 1e-2, "eval_every": 1, "token_rows": 0}
@@ -139,9 +139,9 @@ def test_the_kept_policy_is_sampled_compared_and_trained_on(rig: Rig, monkeypatc
         figures = original(*words)
         return figures | {SCORE: figures[SCORE] + next(found)}
 
-    original = training.policy_eval.figures_of
+    original = training.ppo.evaluation.figures_of
     with monkeypatch.context() as patch:
-        patch.setattr(training.policy_eval, "figures_of", figures_of)
+        patch.setattr(training.ppo.evaluation, "figures_of", figures_of)
         run = rig.here(rig.queue_ppo("shared", **WORDS))
     with rig.store.read() as tx:
         best = best_policy(tx, run.id)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from factories import make_run
 
-from app import caretaker
-from app.caretaker import Caretaker
+from app.web import caretaker
+from app.web.caretaker import Caretaker
 from data.records import RunStatus
-from data.runs import claim_run, get_run
+from data.runs.state import claim_run, get_run
 from data.store import Store
 
 SLEEPER = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\ntime.sleep(60)"

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import NotFound
-from data.paths import Home
+from data.files.paths import Home
 from data.records import Assignment, Person, Project
 from data.store import Store
-from labeling import checks
-from labeling.checks import AnnotatorRow, annotator_table, busiest_minute, is_hasty, n_words
-from labeling.session import next_work, submit
+from labeling.work import checks
+from labeling.work.checks import AnnotatorRow, annotator_table, busiest_minute, is_hasty, n_words
+from labeling.work.session import next_work, submit
 
 
 def send(store: Store, person: Person, project: Project, **answer: Any) -> Assignment:
@@ -103,7 +103,7 @@ def test_position_bias_is_of_places_on_the_screen_and_length_bias_of_texts(store
 
 
 def test_imported_answers_have_no_time(store: Store) -> None:
-    from data.rankings import save_ranking
+    from data.labels.rankings import save_ranking
     from data.records import NewRanking, RankingStatus
 
     project, person = make.make_project(store), make.make_person(store)

@@ -6,8 +6,8 @@ import factories as make
 import pytest
 from cli_runner import Cli
 
-from data.adjudications import adjudication_of
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.adjudications import adjudication_of
 from data.records import RankingStatus, Role
 from data.store import Store
 

@@ -6,10 +6,10 @@ import factories as make
 import pytest
 from cli_runner import Cli
 
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.tasks import get_tasks, list_task_ids
 from data.records import RunKind
 from data.store import Store
-from data.tasks import get_tasks, list_task_ids
 
 
 @pytest.fixture

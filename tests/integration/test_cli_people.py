@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from data.people import invited_person, use_invitation
+from data.labels.people import invited_person, use_invitation
 from data.store import open_store
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cli_runner import Cli
 
-from data.snapshots import read_parquet
-from labeling.export import FORMATS
+from data.files.snapshots import read_parquet
+from labeling.snapshot.export import FORMATS
 
 
 @pytest.fixture

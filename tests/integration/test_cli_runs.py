@@ -17,16 +17,16 @@ from cli_runner import Cli, start
 from run_makers import watched
 from tiny import save_tiny_model
 
-from app.commands import waiting
+from app.commands.base import waiting
 from data.fields import describe
-from data.metrics import report_step
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot
-from data.roles import OPERATOR
-from data.runs import claim_run, finish_run, get_run, list_runs
+from data.runs.metrics import report_step
+from data.runs.state import claim_run, finish_run, get_run, list_runs
 from data.store import Store
-from training.config import CONFIGS
-from training.launch import queue_run
+from training.launch.config import CONFIGS
+from training.launch.queue import queue_run
 
 
 @pytest.fixture

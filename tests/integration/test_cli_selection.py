@@ -10,10 +10,10 @@ import pytest
 from cli_runner import Cli
 from rig import Rig
 
+from data.labels.scores import save_scores
+from data.labels.tasks import get_task
 from data.records import RunKind
-from data.runs import list_runs
-from data.scores import save_scores
-from data.tasks import get_task
+from data.runs.state import list_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -13,9 +13,9 @@ import factories
 import pytest
 from cli_runner import Cli, run
 
-from app import doctor
-from data.paths import Home
-from data.projects import list_projects, project_counts
+from app.commands import doctor
+from data.files.paths import Home
+from data.labels.projects import list_projects, project_counts
 from data.store import Store, open_store
 
 

@@ -18,10 +18,10 @@ import factories
 import pytest
 from cli_runner import ROOT, Cli, run, start
 
-from app import doctor
 from app.cli import build_parser, main
-from data.paths import Home
-from data.people import invited_person
+from app.commands import doctor
+from data.files.paths import Home
+from data.labels.people import invited_person
 from data.records import Role, RunKind
 from data.store import Store
 

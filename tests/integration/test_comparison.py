@@ -8,13 +8,13 @@ import factories as make
 import pytest
 
 from data.errors import InvalidInput
-from data.paths import Home
-from data.prompts import list_prompts
+from data.files.paths import Home
+from data.labels.prompts import list_prompts
+from data.labels.roles import OPERATOR
+from data.labels.tasks import get_tasks, list_task_ids
 from data.records import Detail, Project, RankingStatus, Run, RunKind, Split, Task
-from data.roles import OPERATOR
 from data.store import Store
-from data.tasks import get_tasks, list_task_ids
-from labeling.comparison import comparison_report, create_comparison
+from labeling.review.comparison import comparison_report, create_comparison
 
 
 def compared(store: Store, answers: dict[str, list[str]], project: Project | None = None, **more: Any) -> Run:

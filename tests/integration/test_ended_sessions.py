@@ -10,7 +10,7 @@ from factories import make_person, make_session
 from open_page import open_page
 from web_server import PASSWORD, WebServer, refused_status, with_password
 
-from data.people import disable_person, get_person, set_password, set_role
+from data.labels.people import disable_person, get_person, set_password, set_role
 from data.records import Person, Role
 from data.store import Store
 

@@ -9,11 +9,20 @@ import pytest
 from factories import make_snapshot
 from run_makers import report, running
 
-from data.paths import Home
+from data.files.paths import Home
 from data.records import Run, RunKind, RunStatus, Snapshot
-from data.runs import finish_run, get_run
+from data.runs.state import finish_run, get_run
 from data.store import Store
-from training.equal_kl import NO_EVALUATIONS, NOT_THERE, Path, equal_kl, path_of, row_at, score_at, settings_that_differ
+from training.measures.equal_kl import (
+    NO_EVALUATIONS,
+    NOT_THERE,
+    Path,
+    equal_kl,
+    path_of,
+    row_at,
+    score_at,
+    settings_that_differ,
+)
 
 
 def test_a_curve_between_its_points_and_nothing_beyond() -> None:

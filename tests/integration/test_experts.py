@@ -21,22 +21,23 @@ from tiny import EXPERTS, tiny_language_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-import training.adapters
-import training.finetune
-import training.hf
-import training.ppo_run
-import training.rloo_run
-import training.roles
-import training.save_roles
+import training.lm.adapters
+import training.lm.trl_trainer
+import training.methods.finetune
+import training.methods.rloo
+import training.ppo.roles
+import training.ppo.run
+import training.ppo.save_roles
 from data.errors import InvalidInput
 from data.records import RunKind, RunStatus
-from training.adapters import adapter_on, attach, copied_weights, merged_state, not_adapted
-from training.encoding import pack
-from training.hf import merged
-from training.role_checks import RECORDED_FILE, difference, plain_logprobs, plain_values
-from training.roles import Roles, ScoredRow
-from training.save_roles import save_policy
-from training.scorer import Scorer
+from training.check.role_checks import plain_logprobs, plain_values
+from training.lm.adapters import adapter_on, attach, copied_weights, merged_state, not_adapted
+from training.lm.encoding import pack
+from training.lm.recorded_scores import RECORDED_FILE, difference
+from training.lm.scorer import Scorer
+from training.lm.trl_trainer import merged
+from training.ppo.roles import Roles, ScoredRow
+from training.ppo.save_roles import save_policy
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -115,13 +116,13 @@ def test_the_shared_reward_model_gives_the_scores_of_the_saved_one(family: str, 
 def keep_roles(monkeypatch: pytest.MonkeyPatch) -> list[Roles]:
     """The roles of PPO runs that are done from now on."""
     kept: list[Roles] = []
-    built = training.ppo_run.build_roles
+    built = training.ppo.run.build_roles
 
     def build(*words: Any) -> Roles:
         kept.append(built(*words))
         return kept[-1]
 
-    monkeypatch.setattr(training.ppo_run, "build_roles", build)
+    monkeypatch.setattr(training.ppo.run, "build_roles", build)
     return kept
 
 
@@ -182,7 +183,7 @@ def test_what_trls_trainers_learn_is_saved(name: str, kind: RunKind, rig: Rig, m
         in_memory.append(plain_logprobs(model.eval(), BATCH, 1.0))
         return merged(model)
 
-    for module in (training.finetune, training.rloo_run):
+    for module in (training.methods.finetune, training.methods.rloo):
         monkeypatch.setattr(module, "merged", merge)
     words: dict[str, Any] = {"model": rig.model(name), "learning_rate": 1e-2, "eval_prompts": 0}
     if kind is RunKind.RLOO:
@@ -264,7 +265,7 @@ def test_the_saved_configuration_is_taken_whole(option: str, rig: Rig, monkeypat
         setattr(config, option, True)
         return config
 
-    monkeypatch.setattr(training.hf, "adapter_on", with_option)
+    monkeypatch.setattr(training.lm.trl_trainer, "adapter_on", with_option)
     words = {"model": rig.model(), "learning_rate": 3e-3}
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, **words))
     monkeypatch.undo()
@@ -278,7 +279,7 @@ def test_the_saved_configuration_is_taken_whole(option: str, rig: Rig, monkeypat
 
 def test_what_is_not_adapted_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PEFT's own choice for gpt-oss: attention alone."""
-    monkeypatch.setattr(training.adapters, "_left_out", lambda *_: [])
+    monkeypatch.setattr(training.lm.adapters, "_left_out", lambda *_: [])
     plain = tiny_language_model(0, "gpt_oss")
     inner = 2 * 4 * (32 * 128 + 64 * 32 + 32)  # layers, experts, and the matrices of each with its row of the router
     total = sum(each.numel() for each in plain.parameters())
@@ -302,7 +303,7 @@ def test_a_check_that_could_not_save_is_red(
     name: str, precision: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An adapter left out of what is saved: the files are whole and load well."""
-    monkeypatch.setattr(training.save_roles, "merged_state", lambda model, _adapter: merged_state(model, None))
+    monkeypatch.setattr(training.ppo.save_roles, "merged_state", lambda model, _adapter: merged_state(model, None))
     result = check(rig, name, precision=precision)
     (last,) = (each for each in result["checks"] if each["name"] == "Saved and loaded again")
     assert last["state"] == "failed"
@@ -330,7 +331,7 @@ def test_what_rounding_explains() -> None:
 def test_a_role_with_other_numbers_than_its_model_turns_the_check_red(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.roles.SharedRewardModel, "score", lambda _self, rows: torch.zeros(len(rows)))
+    monkeypatch.setattr(training.ppo.roles.SharedRewardModel, "score", lambda _self, rows: torch.zeros(len(rows)))
     result = check(rig, "llama")
     (found,) = (each for each in result["checks"] if each["name"] == "Roles give their models' numbers")
     assert found["state"] == "failed" and "the reward model against its scorer: off by" in found["words"]

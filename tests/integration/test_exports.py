@@ -15,17 +15,17 @@ import pytest
 from trl.data_utils import extract_prompt, is_conversational
 
 from data.errors import Conflict, InvalidInput, NotFound
-from data.paths import Home
-from data.prompts import list_prompts, prompt_id_of
-from data.rankings import current_rankings
+from data.files.paths import Home
+from data.files.snapshots import GROUPS, PAIRS, read_parquet
+from data.labels.prompts import list_prompts, prompt_id_of
+from data.labels.rankings import current_rankings
+from data.labels.roles import OPERATOR
+from data.labels.tasks import add_task, get_task
 from data.records import Detail, NewPrompt, NewResponse, Project, Snapshot, Split
-from data.roles import OPERATOR
-from data.snapshots import GROUPS, PAIRS, read_parquet
 from data.store import Store
-from data.tasks import add_task, get_task
-from labeling.export import COLUMN_NOTES, FORMATS, export_snapshot
-from labeling.imports import import_rankings
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.files.imports import import_rankings
+from labeling.snapshot.export import COLUMN_NOTES, FORMATS, export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 PROMPT = "Say \u4f60\u597d \u0645\u0631\u062d\u0628\u0627 \U0001f600 \u202e caf\u00e9 \u2028 end"
 BEST, MIDDLE, WORST = "best \u00e9\n\nHuman: no turn", "middle \u4f60", "worst \U0001f600"

@@ -12,13 +12,13 @@ import factories as make
 import pytest
 from cli_runner import Cli
 
-from data.paths import Home
-from data.prompts import list_prompts
-from data.roles import OPERATOR
+from data.files.paths import Home
+from data.labels.prompts import list_prompts
+from data.labels.roles import OPERATOR
 from data.store import Store
-from labeling.field_use import IGNORED, META, REFUSED
-from labeling.import_report import ImportReport
-from labeling.imports import import_prompts, import_rankings, import_responses
+from labeling.files.field_use import IGNORED, META, REFUSED
+from labeling.files.import_report import ImportReport
+from labeling.files.imports import import_prompts, import_rankings, import_responses
 
 FOREIGN = Path(__file__).resolve().parents[2].parent / "shared" / "inputs" / "foreign"
 SAMPLES = sorted(path.name for path in FOREIGN.glob("*.json*"))

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from data.files.snapshots import PAIRS, read_groups, read_parquet
 from data.records import FailureKind, Run, RunKind, RunStatus, Split
-from data.snapshots import PAIRS, read_groups, read_parquet
-from training.encoding import Encoder
+from training.lm.encoding import Encoder
 
 pytestmark = [
     pytest.mark.float64,

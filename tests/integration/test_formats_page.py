@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import factories as make
 import pytest
 
-from data.files import SUFFIXES
-from data.frozen_prompts import PROMPT_COLUMNS
-from data.language_texts import LanguageText, read_texts
-from data.paths import Home
-from data.roles import OPERATOR
-from data.snapshots import GROUP_COLUMNS, OTHER_COLUMNS, PAIR_COLUMNS, read_parquet
+from data.files.language_texts import LanguageText, read_texts
+from data.files.paths import Home
+from data.files.rows import SUFFIXES
+from data.files.snapshots import GROUP_COLUMNS, OTHER_COLUMNS, PAIR_COLUMNS, read_parquet
+from data.labels.roles import OPERATOR
+from data.runs.frozen_prompts import PROMPT_COLUMNS
 from data.store import Store
-from labeling.export import FORMATS, export_snapshot
-from labeling.imports import import_prompts, import_rankings, import_responses
-from labeling.readers import READERS
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.files.imports import import_prompts, import_rankings, import_responses
+from labeling.files.readers import READERS
+from labeling.snapshot.export import FORMATS, export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 

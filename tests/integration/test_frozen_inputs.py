@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 from rig import Rig
 
-from data.frozen_prompts import ensure_frozen, frozen_prompts
+from data.files.snapshots import file_hash, get_snapshot
 from data.records import Project, Run, RunKind, RunStatus, Snapshot, Split
-from data.runs import resume_run
-from data.schema import snapshot as snapshot_table
-from data.snapshots import file_hash, get_snapshot
-from training.reporter import Reporter
+from data.runs.frozen_prompts import ensure_frozen, frozen_prompts
+from data.runs.state import resume_run
+from data.store.tables import snapshot as snapshot_table
+from training.jobs.reporter import Reporter
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 PPO = {"iterations": 4, "prompts_per_iteration": 4, "learning_rate": 1e-2, "critic_learning_rate": 1e-2}
@@ -148,7 +148,7 @@ def test_an_old_snapshot_is_given_its_prompts_at_the_first_start_of_a_run(rig: R
 def test_of_two_that_freeze_at_once_the_first_one_wins(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     project, snapshot = own_snapshot(rig, "at once")
     folder = of_an_older_release(rig, snapshot)
-    import data.frozen_prompts as module
+    import data.runs.frozen_prompts as module
 
     inner, nested = module.write_prompts, []
 

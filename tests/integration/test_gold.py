@@ -14,25 +14,25 @@ import sqlalchemy as sa
 from check_work import answer, get, make_gold_task, rolls, settle
 from cli_runner import Cli
 
-from app.widgets.ranker import surface_data
+from app.widgets.labels.ranker import surface_data
 from data.errors import Conflict, InvalidInput, NotAllowed, NotFound
-from data.gold import gold_of_project, set_gold, withdraw_gold
-from data.paths import Home
-from data.projects import project_counts
-from data.rankings import current_rankings
+from data.files.paths import Home
+from data.labels.gold import gold_of_project, set_gold, withdraw_gold
+from data.labels.projects import project_counts
+from data.labels.rankings import current_rankings
+from data.labels.roles import OPERATOR
+from data.labels.slots import Waiting
 from data.records import Purpose, RankingStatus, Role
-from data.roles import OPERATOR
-from data.schema_checks import gold
-from data.slots import Waiting
 from data.store import Store
-from labeling.agreement import project_agreement
-from labeling.checks import annotator_table
-from labeling.gold import list_gold, make_gold, unmake_gold
-from labeling.handout import hand_out
-from labeling.imports import import_rankings
-from labeling.pair_agreement import PairAgreement
-from labeling.session import history, next_work
-from labeling.snapshots import SnapshotConfig, plan_snapshot
+from data.store.tables_checks import gold
+from labeling.files.imports import import_rankings
+from labeling.judgement.pair_agreement import PairAgreement
+from labeling.review.agreement import project_agreement
+from labeling.snapshot.freeze import SnapshotConfig, plan_snapshot
+from labeling.work.checks import annotator_table
+from labeling.work.gold import list_gold, make_gold, unmake_gold
+from labeling.work.handout import hand_out
+from labeling.work.session import history, next_work
 
 ALWAYS, NEVER = 0.0, 1.0
 

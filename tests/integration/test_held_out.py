@@ -11,18 +11,19 @@ import factories as make
 import pytest
 from run_makers import ended
 
-import data.held_out
+import data.runs.held_out
 from data.errors import InvalidInput
-from data.held_out import choose_prompts, trained_on
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.records import Project, Run, RunKind, Snapshot, Split
-from data.roles import OPERATOR
+from data.runs.held_out import choose_prompts, trained_on
 from data.store import Store
 from data.text import messages_fingerprint
-from labeling.comparison import comparison_report, create_comparison
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.config import CONFIGS, BaselinesConfig
-from training.launch import queue_run, start_of
+from labeling.review.comparison import comparison_report, create_comparison
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.launch.config import CONFIGS, BaselinesConfig
+from training.launch.queue import queue_run
+from training.launch.starts import start_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -153,7 +154,7 @@ def test_win_rates_say_how_many_prompts_were_trained_on(sqlite_store: Store, hom
     run = ended(sqlite_store, RunKind.SFT, snapshot=frozen(sqlite_store, home, ranked(sqlite_store, ["out", "in"])))
     made, project = blind(sqlite_store, home, run, ["out", "in", "new"])
     assert made.counts == {"tasks": 3, "trained_on": 1}
-    from data.tasks import get_tasks, list_task_ids
+    from data.labels.tasks import get_tasks, list_task_ids
 
     with sqlite_store.read() as tx:
         tasks = get_tasks(tx, list_task_ids(tx, project.id))
@@ -214,15 +215,15 @@ def test_a_table_measures_kl_to_what_its_policies_started_from(sqlite_store: Sto
 def test_the_demo_model_never_stands_in_for_one_that_is_not_known(
     kind: RunKind, sqlite_store: Store, home: Home
 ) -> None:
-    from data.prompts import prompt_id_of
+    from data.labels.prompts import prompt_id_of
+    from data.labels.tasks import add_task
     from data.records import NewPrompt, NewResponse
-    from data.tasks import add_task
 
     project, person = make.make_project(sqlite_store, k=2), make.make_person(sqlite_store)
     with sqlite_store.begin() as tx:
         prompt_id = prompt_id_of(tx, project.id, NewPrompt(({"role": "user", "content": "p"},)))
         made = add_task(tx, project.id, prompt_id, [NewResponse("a"), NewResponse("b")], slots=1)
-    from data.tasks import get_task
+    from data.labels.tasks import get_task
 
     with sqlite_store.read() as tx:
         task = get_task(tx, made.task_id)
@@ -247,20 +248,30 @@ def test_sampling_goes_on_with_the_model_of_the_project(sqlite_store: Store) -> 
 
 # Who may look at a side, and why nothing that is called held-out is chosen there past the one place.
 MAY_NAME_EVAL = {
-    "data/held_out.py": "decides",
-    "training/policy_eval.py": "takes the snapshot's held-out side and asks which of it is held out",
-    "training/reward_model.py": "asks of how many held-out rankings its start was trained on the prompts",
-    "training/compare.py": "asks",
-    "labeling/comparison.py": "asks, and marks a blind project's prompts so that nobody trains on them",
-    "training/dataset.py": "the sides of a reward model's rankings; reward_model.py asks",
-    "training/sampling.py": "samples the side that it is told to; nothing is measured",
-    "labeling/splits.py": "decides a snapshot's sides",
-    "labeling/handover.py": "leaves out of a file for training what the file itself marks as held out",
-    "labeling/snapshot_counts.py": "counts people's rankings by side; no model",
-    "app/demo_run.py": "names the demo's held-out prompts when it imports them",
+    "data/runs/held_out.py": "decides",
+    "training/ppo/evaluation.py": "takes the snapshot's held-out side and asks which of it is held out",
+    "training/reward/run.py": "asks of how many held-out rankings its start was trained on the prompts",
+    "training/sample/compare_run.py": "asks",
+    "labeling/review/comparison.py": "asks, and marks a blind project's prompts so that nobody trains on them",
+    "training/lm/dataset.py": "the sides of a reward model's rankings; run.py asks",
+    "training/sample/run.py": "samples the side that it is told to; nothing is measured",
+    "labeling/snapshot/splits.py": "decides a snapshot's sides",
+    "labeling/files/handover.py": "leaves out of a file for training what the file itself marks as held out",
+    "labeling/snapshot/counts.py": "counts people's rankings by side; no model",
+    "app/demo/run.py": "names the demo's held-out prompts when it imports them",
 }
-ASKS = ("training/policy_eval.py", "training/compare.py", "training/reward_model.py", "labeling/comparison.py")
-LISTS_PROMPTS = {"app/screens/prompts.py", "training/sampling.py", "data/frozen_prompts.py", "data/held_out.py"}
+ASKS = (
+    "training/ppo/evaluation.py",
+    "training/sample/compare_run.py",
+    "training/reward/run.py",
+    "labeling/review/comparison.py",
+)
+LISTS_PROMPTS = {
+    "app/screens/prompts.py",
+    "training/sample/run.py",
+    "data/runs/frozen_prompts.py",
+    "data/runs/held_out.py",
+}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -282,11 +293,11 @@ def calls_in(tree: ast.Module) -> set[str]:
 def test_nobody_chooses_held_out_prompts_past_the_one_place() -> None:
     used = {path: names_in(tree) for path, tree in modules().items()}
     naming = {path for path, names in used.items() if "Split.EVAL" in names}
-    assert naming - MAY_NAME_EVAL.keys() == set(), "ask data.held_out, or say here why it is none of its business"
+    assert naming - MAY_NAME_EVAL.keys() == set(), "ask data.runs.held_out, or say here why it is none of its business"
     asking = {path for path, names in used.items() if names & {"trained_on", "choose_prompts"}}
-    assert asking == {*ASKS, "data/held_out.py"}
+    assert asking == {*ASKS, "data/runs/held_out.py"}
     listing = {path for path, names in used.items() if names & {"list_prompts", "iter_prompts"}}
-    assert listing - {"data/prompts.py"} == LISTS_PROMPTS
+    assert listing - {"data/labels/prompts.py"} == LISTS_PROMPTS
 
 
 def test_every_module_that_calls_a_prompt_held_out_gets_it_from_there() -> None:
@@ -294,10 +305,10 @@ def test_every_module_that_calls_a_prompt_held_out_gets_it_from_there() -> None:
     calls = {path: calls_in(tree) for path, tree in modules().items()}
     users = {path for path, names in calls.items() if "load_held_out" in names}
     assert users == {
-        "training/baselines.py",
-        "training/ppo_run.py",
-        "training/preflight.py",
-        "training/trainer_eval.py",
+        "training/methods/baselines.py",
+        "training/ppo/run.py",
+        "training/check/run.py",
+        "training/methods/evaluation.py",
     }
-    assert {path for path, names in calls.items() if "held_out_prompts" in names} == {"training/ppo_run.py"}
-    assert data.held_out.trained_on is trained_on
+    assert {path for path, names in calls.items() if "held_out_prompts" in names} == {"training/ppo/run.py"}
+    assert data.runs.held_out.trained_on is trained_on

@@ -12,9 +12,9 @@ import factories as make
 import pytest
 from rig import Rig, planted_responses, ranks_by_z
 
-from data.metrics import samples_of
-from data.projects import get_project
+from data.labels.projects import get_project
 from data.records import FailureKind, Project, Run, RunKind, RunStatus, Snapshot, Split
+from data.runs.metrics import samples_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 SIZES: dict[RunKind, dict[str, Any]] = {

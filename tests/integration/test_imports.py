@@ -12,20 +12,20 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-import labeling.imports
-from data.columns import metadata
+import labeling.files.imports
 from data.errors import InvalidInput, NotFound, StoreUnavailable
 from data.label_settings import LabelSettings
-from data.projects import project_counts, set_settings
-from data.prompts import list_prompts, prompt_by_external_id
-from data.rankings import current_rankings
+from data.labels.projects import project_counts, set_settings
+from data.labels.prompts import list_prompts, prompt_by_external_id
+from data.labels.rankings import current_rankings
+from data.labels.roles import OPERATOR
+from data.labels.tasks import get_tasks, list_task_ids
 from data.records import Detail, RankingStatus, Split
-from data.roles import OPERATOR
-from data.schema import person, prompt
 from data.store import Store
-from data.tasks import get_tasks, list_task_ids
-from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
-from labeling.session import next_work
+from data.store.columns import metadata
+from data.store.tables import person, prompt
+from labeling.files.imports import ImportReport, import_prompts, import_rankings, import_responses
+from labeling.work.session import next_work
 
 
 def jsonl(folder: Path, *rows: Any, name: str = "rows.jsonl") -> Path:
@@ -227,8 +227,8 @@ def test_a_rehearsal_counts_what_the_import_then_does_and_stores_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Whatever the lots in which rows are stored; and once more over what is there by then."""
-    monkeypatch.setattr(labeling.imports, "ROWS_PER_TRANSACTION", size)
-    monkeypatch.setattr(labeling.imports, "PROMPTS_PER_TRANSACTION", size)
+    monkeypatch.setattr(labeling.files.imports, "ROWS_PER_TRANSACTION", size)
+    monkeypatch.setattr(labeling.files.imports, "PROMPTS_PER_TRANSACTION", size)
     project = make.make_project(store)
     files: list[tuple[Any, Path]] = [
         (import_prompts, jsonl(tmp_path, *PROMPTS, *PROMPTS, name="p.jsonl")),
@@ -314,7 +314,7 @@ def test_two_imports_at_once_lose_nothing(store: Store, tmp_path: Path) -> None:
 def test_two_prompt_imports_at_once_drop_no_prompt(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labeling.imports, "PROMPTS_PER_TRANSACTION", 7)
+    monkeypatch.setattr(labeling.files.imports, "PROMPTS_PER_TRANSACTION", 7)
     project = make.make_project(store)
     paths = [jsonl(tmp_path, *[{"prompt": f"{name} {n}"} for n in range(200)], name=f"{name}.jsonl") for name in "abcd"]
     threads = [threading.Thread(target=import_prompts, args=(store, OPERATOR, project.id, path)) for path in paths]
@@ -414,4 +414,4 @@ def test_a_full_disk_is_told_and_takes_nothing_back(sqlite_store: Store, tmp_pat
     with store.read() as tx:
         n_stored = project_counts(tx, project.id)["prompts"]
     assert 0 < n_stored < 6000
-    assert n_stored % labeling.imports.PROMPTS_PER_TRANSACTION == 0
+    assert n_stored % labeling.files.imports.PROMPTS_PER_TRANSACTION == 0

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import factories as make
 
-from data.paths import Home
-from data.projects import project_counts
-from data.prompts import list_prompts
-from data.rankings import current_rankings
-from data.roles import OPERATOR
+from data.files.paths import Home
+from data.labels.projects import project_counts
+from data.labels.prompts import list_prompts
+from data.labels.rankings import current_rankings
+from data.labels.roles import OPERATOR
+from data.labels.tasks import get_tasks
 from data.store import Store
-from data.tasks import get_tasks
-from labeling.agreement import project_agreement
-from labeling.export import export_snapshot
-from labeling.imports import import_prompts, import_rankings
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot
+from labeling.files.imports import import_prompts, import_rankings
+from labeling.review.agreement import project_agreement
+from labeling.snapshot.export import export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, plan_snapshot
 
 
 def test_175_seed_tasks_of_self_instruct(store: Store) -> None:

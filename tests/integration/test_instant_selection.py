@@ -13,16 +13,16 @@ import pytest
 from cli_runner import Cli
 from instant_maker import planted_project, read, waiting
 
-from app.instant_selection import Ready, look, select_by_instant
+from app.actions.instant_selection import Ready, look, select_by_instant
 from data.errors import InvalidInput
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
+from data.labels.scores import arms_of, save_scores
+from data.labels.slots import claim_slots
 from data.records import Project, RunKind
-from data.roles import OPERATOR
-from data.scores import arms_of, save_scores
-from data.slots import claim_slots
 from data.store import Store
-from labeling.selection import RANDOM, By, SelectionConfig, apply_selection
-from labeling.selection_report import selection_report
+from labeling.review.selection import RANDOM, By, SelectionConfig, apply_selection
+from labeling.review.selection_report import selection_report
 
 DISTANCES = (3.0, 0.02, 4.0, -0.01, 5.0, 0.03, -3.0, 0.0, -4.0, 0.01, -5.0, -0.02)
 
@@ -154,5 +154,7 @@ def test_the_command_selects_and_says_what_is_left(
 
 
 def test_nothing_of_it_loads_torch() -> None:
-    lines = "import sys, app.instant_selection; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    lines = (
+        "import sys, app.actions.instant_selection; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", lines], check=False).returncode == 0

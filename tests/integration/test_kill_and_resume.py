@@ -25,13 +25,13 @@ from safetensors.torch import load_file
 from tiny import save_tiny_model
 from transformers import AutoModelForCausalLM
 
-import training.checkpoint
-import training.ppo_update
+import training.lm.checkpoint
+import training.ppo.update
 from data.records import FailureKind, Run, RunKind, RunStatus
-from data.runs import checkpoints_of, reap_runs, request_cancel, resume_run
-from data.schema import response
-from training.checkpoint import verify
-from training.reporter import Reporter
+from data.runs.state import checkpoints_of, reap_runs, request_cancel, resume_run
+from data.store.tables import response
+from training.jobs.reporter import Reporter
+from training.lm.checkpoint import verify
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 CHAOS = Path(__file__).resolve().parents[1] / "chaos"
@@ -211,7 +211,7 @@ def test_cancelled_inside_an_update_equals_unbroken(
         return backward
 
     for name in ("backward_critic", "backward_policy"):
-        monkeypatch.setattr(f"training.ppo_update.{name}", counted(getattr(training.ppo_update, name)))
+        monkeypatch.setattr(f"training.ppo.update.{name}", counted(getattr(training.ppo.update, name)))
     unbroken = rig.here(queued(rig, kind, **MUCH, second_reward_run=second))
     in_all, run = n_passes[0], queued(rig, kind, **MUCH, second_reward_run=second)
     n_passes[0] = 0
@@ -360,15 +360,15 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
         if is_real:  # room for two checkpoints and a half: the third does not fit beside them
             small_disk(rig.folder(run) / "checkpoints", int(2.5 * size))
         else:
-            left, original = [2 * 3], training.checkpoint.save_file
+            left, original = [2 * 3], training.lm.checkpoint.save_file
 
             def save_file(tensors: Any, path: Path) -> None:
                 left[0] -= 1
                 if left[0] < 0:
-                    raise training.checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
+                    raise training.lm.checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
                 original(tensors, path)
 
-            patch.setattr(training.checkpoint, "save_file", save_file)
+            patch.setattr(training.lm.checkpoint, "save_file", save_file)
         failed = rig.here(run, RunStatus.FAILED)
     assert failed.error_kind is FailureKind.DISK_FULL
     assert "older checkpoints are intact: make room, then resume" in (failed.error_message or "")
@@ -383,7 +383,11 @@ def test_a_full_disk_at_a_checkpoint_costs_nothing_but_time(
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [("reward", "training.save_reward"), ("ppo-shared", "training.save_roles"), ("dpo", "training.finetune")],
+    [
+        ("reward", "training.reward.save"),
+        ("ppo-shared", "training.ppo.save_roles"),
+        ("dpo", "training.methods.finetune"),
+    ],
 )
 def test_a_run_that_failed_only_at_saving_its_model_has_nothing_to_learn_again(
     kind: str, place: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
@@ -461,9 +465,9 @@ def test_a_killed_sampling_run_draws_the_same_and_doubles_nothing(rig: Rig, monk
 
 WORKER = """
 import sys
-from data.paths import open_home
+from data.files.paths import open_home
 from data.store import open_store
-from training.supervisor import Pace, Worker
+from training.jobs.worker import Pace, Worker
 home = open_home(sys.argv[1])
 store = open_store(home.store_url)
 Worker(store, home, Pace(poll_s=0.05, heartbeat_s=0.2, lease_s=2.0)).run()
@@ -481,7 +485,7 @@ def test_when_the_worker_is_killed_its_child_dies_and_the_run_can_be_resumed(
     try:
         wait_until(lambda: rig.look(run).step == 3)
         (child,) = psutil.Process(worker.pid).children()
-        assert "training.worker" in child.cmdline()
+        assert "training.jobs.child" in child.cmdline()
         os.kill(worker.pid, signal.SIGKILL)
         wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
     finally:

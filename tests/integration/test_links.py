@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from data.errors import Conflict, NotFound
-from data.people import (
+from data.labels.people import (
     add_person,
     disable_person,
     has_admin,
@@ -24,9 +24,9 @@ from data.people import (
     use_invitation,
 )
 from data.records import Person, Role
-from data.schema import invitation
-from data.schema import person as person_table
 from data.store import Store, Tx
+from data.store.tables import invitation
+from data.store.tables import person as person_table
 
 
 def n_open(store: Store) -> int:

@@ -14,13 +14,8 @@ from factories import skip
 from rig import LAYOUTS, Parts, Rig
 from torch import Tensor
 
-import training.memory_plan
-from training.build_roles import shares_base
-from training.config import PPOConfig
-from training.encoding import Sequences, pack
-from training.generation import cache_of, choose_tokens, generate, random_numbers
-from training.machine_memory import peak_in_use, reset_peak
-from training.memory_plan import (
+import training.check.memory_plan
+from training.check.memory_plan import (
     BYTES_PER_CHOICE,
     BYTES_PER_CUT_CHOICE,
     Models,
@@ -33,11 +28,16 @@ from training.memory_plan import (
     plan,
     step_peak,
 )
-from training.models import Machine, find_model
-from training.ppo_update import update_minibatch
-from training.rollout import Rollout
-from training.scorer import read_reward_info
-from training.weightless import Lot, critic_update, most_held, policy_update
+from training.check.weightless import Lot, critic_update, most_held, policy_update
+from training.launch.config import PPOConfig
+from training.lm.encoding import Sequences, pack
+from training.lm.generation import cache_of, choose_tokens, generate, random_numbers
+from training.lm.machine_memory import peak_in_use, reset_peak
+from training.lm.models import Machine, find_model
+from training.lm.scorer import read_reward_info
+from training.ppo.build_roles import shares_base
+from training.ppo.rollout import Rollout
+from training.ppo.update import update_minibatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out")
 CPU = Machine(torch.device("cpu"), False)
@@ -137,8 +137,8 @@ def test_logits_in_pieces_are_held_one_at_a_time(rig: Rig, monkeypatch: pytest.M
     give_gradients(parts)
     found = []
     for rows in (40, 10_000):
-        monkeypatch.setattr("training.roles.LOGITS", rows * 264)
-        monkeypatch.setattr("training.weightless.LOGITS", rows * 264)
+        monkeypatch.setattr("training.ppo.roles.LOGITS", rows * 264)
+        monkeypatch.setattr("training.check.weightless.LOGITS", rows * 264)
         predicted = most_held(models.policy, parts.machine, policy_update(lot_of(batch), parts.machine))
         most = allocated(lambda: torch.autograd.backward(parts.roles.policy.token_scores(batch).logprobs.sum()))
         assert most <= predicted <= MOST * most
@@ -152,7 +152,7 @@ def test_weights_gradients_and_optimizer_to_the_byte_after_a_step(
     layout: str, precision: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = rig.parts(layout, precision=precision)
-    monkeypatch.setattr(training.memory_plan, "HEAP", {})  # the allocator is asked for tensors alone
+    monkeypatch.setattr(training.check.memory_plan, "HEAP", {})  # the allocator is asked for tensors alone
     models, batch = models_of(rig, parts), batch_of()
     table, work = plan(parts.config, models, parts.machine, [PROMPT])
     assert work.rule == ""
@@ -202,7 +202,7 @@ def test_the_cache_to_the_byte_after_generation(
     parts = rig.parts(layout, family, precision=precision, **words)
     _, work = plan(parts.config, models_of(rig, parts), parts.machine, [7, PROMPT])
     caches = []
-    monkeypatch.setattr("training.generation.cache_of", lambda out: caches.append(cache_of(out)) or caches[-1])
+    monkeypatch.setattr("training.lm.generation.cache_of", lambda out: caches.append(cache_of(out)) or caches[-1])
     parts.roles.policy.trunk.activate()
     model, uniform = parts.roles.policy.language_model, random_numbers(0, [str(each) for each in range(6)], 5)
     no_end = {"stop_ids": frozenset[int](), "pad_id": 0, "machine": parts.machine}
@@ -269,7 +269,7 @@ def test_a_model_that_can_not_be_tried_is_judged_by_a_rule(
     parts = rig.parts("full", family)
     models = models_of(rig, parts)
     _, tried = plan(parts.config, models, parts.machine, [PROMPT])
-    monkeypatch.setattr(training.memory_plan, "most_held", refuse)
+    monkeypatch.setattr(training.check.memory_plan, "most_held", refuse)
     table, work = plan(parts.config, models, parts.machine, [PROMPT])
     assert work.rule == "the operation depends on the data"
     assert tried.micro_batch <= work.micro_batch <= 2 * tried.micro_batch and work.cache == tried.cache
@@ -293,5 +293,5 @@ def test_the_peak_of_this_process_starts_again() -> None:
 
 
 def test_the_peak_is_not_known_where_it_can_not_be_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("training.machine_memory._SELF", tmp_path / "nothing")
+    monkeypatch.setattr("training.lm.machine_memory._SELF", tmp_path / "nothing")
     assert not reset_peak(CPU) and peak_in_use(CPU) is None

@@ -76,7 +76,7 @@ def test_every_metric_has_a_formula_and_says_over_what(tmp_path: Path) -> None:
 
 def test_every_metric_has_a_chart_of_its_kind() -> None:
     """The curves know every metric of the page: none falls into a chart of its own for want of a better place."""
-    from app.widgets.metric_chart import CHARTS, charts_of
+    from app.widgets.runs.metric_chart import CHARTS, charts_of
 
     names = {name for metrics in sections().values() for name in metrics}
     titles = {chart.title for chart in CHARTS}

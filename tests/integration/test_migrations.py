@@ -16,18 +16,18 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from spawned import spawning
 
-import data.migrate
-from data.columns import metadata
-from data.engine import sqlite_module
+import data.store.migrate
 from data.errors import Conflict, StoreTooNew, StoreUnavailable
 from data.label_settings import LabelSettings
-from data.migrate import current_revision, upgrade
-from data.projects import get_project
-from data.rankings import current_rankings
+from data.labels.projects import get_project
+from data.labels.rankings import current_rankings
+from data.labels.tasks import get_task
 from data.records import Detail, Project
-from data.schema import invitation
 from data.store import Store, open_store
-from data.tasks import get_task
+from data.store.columns import metadata
+from data.store.engine import sqlite_module
+from data.store.migrate import current_revision, upgrade
+from data.store.tables import invitation
 
 # What a later release may have to do: rebuild a table that others refer to. It is the hardest kind on SQLite.
 REBUILDS_PARENTS = """
@@ -61,12 +61,12 @@ def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     folder = tmp_path / "migrations"
 
     def release(code: str) -> None:
-        shutil.copytree(Path(data.migrate.__file__).with_name("migrations"), folder)
+        shutil.copytree(Path(data.store.migrate.__file__).with_name("migrations"), folder)
         (folder / "versions" / "9999_next.py").write_text(code.replace("{head}", HEAD))
         config = Config()
         config.set_main_option("script_location", str(folder))
         config.set_main_option("path_separator", "os")
-        monkeypatch.setattr(data.migrate, "_alembic_config", lambda: config)
+        monkeypatch.setattr(data.store.migrate, "_alembic_config", lambda: config)
 
     return release
 
@@ -355,7 +355,7 @@ def test_a_store_that_somebody_is_just_making_is_waited_for(tmp_path: Path) -> N
 def test_the_migrations_are_found_where_the_package_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder whose name has a percent sign or a space is read as it is."""
     odd = Path("/some/100%/fo lder/migrate.py")
-    monkeypatch.setattr(data.migrate, "__file__", str(odd))
-    config = data.migrate._alembic_config()
+    monkeypatch.setattr(data.store.migrate, "__file__", str(odd))
+    config = data.store.migrate._alembic_config()
     assert config.get_main_option("script_location") == str(odd.with_name("migrations"))
     assert "alembic" in sys.modules

@@ -17,9 +17,10 @@ from tiny import END, FAMILIES, save_tiny_model, tiny_language_model, tiny_token
 
 from data.errors import InvalidInput
 from data.records import RunKind
-from training.config import MachineConfig, SampleConfig
-from training.encoding import Encoder
-from training.models import (
+from training.jobs.reporter import Reporter
+from training.launch.config import MachineConfig, SampleConfig
+from training.lm.encoding import Encoder
+from training.lm.models import (
     ModelSource,
     context_of,
     find_model,
@@ -32,8 +33,7 @@ from training.models import (
     set_up_machine,
     weights_hash,
 )
-from training.reporter import Reporter
-from training.scorer import pad_right, pooled_scores
+from training.lm.scorer import pad_right, pooled_scores
 
 pytestmark = pytest.mark.float64
 

@@ -15,11 +15,11 @@ from cli_runner import Cli
 from rig import Rig
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
-from data.left_out import LEFT_OUT, left_out_lines
-from data.metrics import samples_of
-from data.prompts import add_prompts, prompt_id_of
+from data.labels.prompts import add_prompts, prompt_id_of
+from data.labels.tasks import add_task
 from data.records import FailureKind, NewPrompt, NewResponse, Project, Run, RunKind, RunStatus
-from data.tasks import add_task
+from data.runs.left_out import LEFT_OUT, left_out_lines
+from data.runs.metrics import samples_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 SYSTEM = {"role": "system", "content": "s"}

@@ -15,12 +15,12 @@ import pytest
 import sqlalchemy as sa
 
 from data.label_settings import LabelSettings
-from data.projects import project_counts, set_settings
-from data.rankings import current_rankings
+from data.labels.projects import project_counts, set_settings
+from data.labels.rankings import current_rankings
+from data.labels.slots import Waiting
 from data.records import Assignment, Person, Project, Ranking, RankingStatus, SubmitOutcome
-from data.slots import Waiting
 from data.store import Store
-from labeling.session import Ack, next_work, submit
+from labeling.work.session import Ack, next_work, submit
 
 
 def send(store: Store, person: Person, given: Assignment, *, skip: bool = False) -> Ack:

@@ -9,16 +9,16 @@ from conftest import Clock
 from factories import make_person, make_project, make_ranking, make_task
 
 from data.errors import NotAllowed, NotFound
+from data.files.paths import Home
 from data.label_settings import LabelSettings
-from data.paths import Home
-from data.people import disable_person
-from data.projects import set_guidelines, set_settings
-from data.rankings import answer_of
+from data.labels.people import disable_person
+from data.labels.projects import set_guidelines, set_settings
+from data.labels.rankings import answer_of
+from data.labels.roles import OPERATOR
 from data.records import Person, RankingStatus, SubmitOutcome
-from data.roles import OPERATOR
 from data.store import Store
-from labeling.session import Ack, history, next_work, reopen, submit
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from labeling.work.session import Ack, history, next_work, reopen, submit
 
 K = 3
 

@@ -19,7 +19,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from web_server import ROOT, WebServer, signed_in
 from websockets.asyncio.client import connect
 
-from data.paths import HOME_VARIABLE, open_home
+from data.files.paths import HOME_VARIABLE, open_home
 from data.records import Role
 from data.store import open_store
 

@@ -16,12 +16,12 @@ from tiny import STRICT_TEMPLATE, tiny_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, GenerationConfig
 
-import training.ppo_run
-from data.metrics import samples_of
+import training.ppo.run
 from data.records import FailureKind, Run, RunKind, RunStatus, Split
-from training.encoding import pack
-from training.models import weights_hash
-from training.roles import Roles, ScoredRow
+from data.runs.metrics import samples_of
+from training.lm.encoding import pack
+from training.lm.models import weights_hash
+from training.ppo.roles import Roles, ScoredRow
 
 NONE_REFUSED = {"refused_by_policy": 0, "refused_by_reward_model": 0}
 pytestmark = [
@@ -126,9 +126,9 @@ def test_prompts_named_as_held_out_are_never_sampled_though_nobody_ranked_them(r
 def keep_roles(monkeypatch: pytest.MonkeyPatch) -> list[Roles]:
     """Catch the roles of a run in this process when it is about to save them."""
     kept: list[Roles] = []
-    original = training.ppo_run.train
+    original = training.ppo.run.train
     monkeypatch.setattr(
-        training.ppo_run,
+        training.ppo.run,
         "train",
         lambda config, learner, *rest: kept.append(learner.roles) or original(config, learner, *rest),
     )

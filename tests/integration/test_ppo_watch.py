@@ -12,15 +12,15 @@ import torch
 from rig import LAYOUTS, Rig
 from transformers import AutoModelForCausalLM
 
-import training.policy_eval
+import training.ppo.evaluation
 from data.errors import InvalidInput
+from data.files.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, read_rollout, recorded_iterations
 from data.records import FailureKind, Run, RunKind, RunStatus
-from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, read_rollout, recorded_iterations
-from data.runs import resume_run
-from training.learner import Learner
-from training.models import weights_hash
-from training.policy_eval import Evaluation, held_out_prompts
-from training.roles import ScoredRow, SharedRewardModel
+from data.runs.state import resume_run
+from training.lm.models import weights_hash
+from training.ppo.evaluation import Evaluation, held_out_prompts
+from training.ppo.learner import Learner
+from training.ppo.roles import ScoredRow, SharedRewardModel
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"iterations": 4, "learning_rate": 1e-2, "critic_learning_rate": 1e-2, "eval_every": 2, "token_rows": 3}
@@ -96,13 +96,13 @@ def test_all_heads_are_asked_within_the_budget_of_tokens(rig: Rig, monkeypatch: 
 
 def test_the_best_policy_is_kept_and_is_the_one_that_was_measured(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[int, dict[str, torch.Tensor]] = {}
-    original = training.policy_eval.save_policy
+    original = training.ppo.evaluation.save_policy
 
     def keep(policy: Any, tokenizer: Any, folder: Any, encoder: Any) -> None:
         original(policy, tokenizer, folder, encoder)
         kept[len(kept)] = {name: each.clone() for name, each in policy.language_model.state_dict().items()}
 
-    monkeypatch.setattr(training.policy_eval, "save_policy", keep)
+    monkeypatch.setattr(training.ppo.evaluation, "save_policy", keep)
     run = rig.here(rig.queue_ppo("full", **(WORDS | {"iterations": 6})))
     figures = {step: value for (step, name), value in rig.metrics(run).items() if name == "held_out/objective"}
     best = max(figures, key=lambda step: (figures[step], -step))
@@ -220,10 +220,10 @@ def test_an_ensemble_of_heads_says_how_sure_it_is(layout: str, rig: Rig) -> None
 
 
 def test_the_spread_is_the_scorers_own(rig: Rig) -> None:
-    from training.models import Machine
-    from training.roles import SharedRewardModel, ended_text
-    from training.rollout import sample_rollout
-    from training.scorer import Scorer
+    from training.lm.models import Machine
+    from training.lm.scorer import Scorer
+    from training.ppo.roles import SharedRewardModel, ended_text
+    from training.ppo.rollout import sample_rollout
 
     words = {"model": rig.model(), "learning_rate": 3e-3, "heads": 3}
     reward = rig.here(rig.queue(RunKind.REWARD, snapshot=rig.small_snapshot, adapter="lora", **words))

@@ -16,18 +16,18 @@ from rig import LAYOUTS, Rig
 from safetensors.torch import load_file
 from tiny import BOS_TEMPLATE, STRICT_TEMPLATE, tiny_tokenizer
 
-import training.preflight
-import training.sample_shown
-from app.commands.checks import report_lines
+import training.check.run
+import training.check.sample
+from app.commands.runs.check import report_lines
 from data.errors import Fenced
-from data.prompts import add_prompts
+from data.labels.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, RunStatus, Split
-from training.build_roles import context_of_roles
-from training.config import PPOConfig
-from training.launch import is_green, newest_check
-from training.models import find_model, weights_hash
-from training.preflight import make_states
-from training.reporter import Cancelled
+from training.check.run import make_states
+from training.jobs.reporter import Cancelled
+from training.launch.config import PPOConfig
+from training.launch.find import is_green, newest_check
+from training.lm.models import find_model, weights_hash
+from training.ppo.build_roles import context_of_roles
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning")
 NAMES = [
@@ -152,7 +152,7 @@ def test_the_sample_is_what_each_model_reads(rig: Rig) -> None:
 def test_a_sample_without_a_known_response_or_too_long_to_show_says_so(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.sample_shown, "MOST_CHARACTERS", 40)
+    monkeypatch.setattr(training.check.sample, "MOST_CHARACTERS", 40)
     result, _, _ = both(rig, [("one" * 20,), ("two",)], tmp_path, rig.reward("full"), max_new_tokens=40)
     policy = result["samples"][0]
     assert policy["text"] == "<|user|>oneoneoneone […] s in for one.<|end|>"
@@ -239,7 +239,7 @@ def test_an_unexpected_error_turns_its_check_red(rig: Rig, monkeypatch: pytest.M
         raise IndexError("index out of range\n in self")
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.preflight, "worst_rollout", break_down)
+        patch.setattr(training.check.run, "worst_rollout", break_down)
         result = check(rig)
     assert result["ok"] is False and states(result)["One step at the worst length"] == "failed"
     said = words(result)["One step at the worst length"]
@@ -255,7 +255,7 @@ def test_what_stops_a_check_is_no_finding(
     def stop(*_args: Any, **_words: Any) -> None:
         raise error
 
-    monkeypatch.setattr(training.preflight, "build_roles", stop)
+    monkeypatch.setattr(training.check.run, "build_roles", stop)
     words_ = {"model": rig.model(), "prompts_per_iteration": 4, "max_new_tokens": 8}
     run = rig.queue(RunKind.CHECK, snapshot=rig.small_snapshot, reward_run=rig.reward("lora"), **words_)
     assert rig.here(run, expect=None).status is status
@@ -280,7 +280,7 @@ def test_a_reward_model_without_its_zero_is_red(rig: Rig) -> None:
 
 
 def test_too_little_memory_is_red_and_says_what_to_change(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training.preflight, "available_memory", lambda _machine: 1_000_000)
+    monkeypatch.setattr(training.check.run, "available_memory", lambda _machine: 1_000_000)
     said = {layout: check(rig, layout) for layout in ("full", "shared")}
     assert "use adapter=lora" in words(said["full"])["Memory"]
     assert "lower micro_batch_tokens from 4096" in words(said["shared"])["Memory"]
@@ -288,7 +288,7 @@ def test_too_little_memory_is_red_and_says_what_to_change(rig: Rig, monkeypatch:
 
 
 def test_what_can_not_be_measured_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training.preflight, "reset_peak", lambda _machine: False)
+    monkeypatch.setattr(training.check.run, "reset_peak", lambda _machine: False)
     result = check(rig)
     assert "MB predicted, not measured on this machine" in words(result)["One step at the worst length"]
     assert "measured_step_mb" not in result["memory"] and result["ok"] is True
@@ -298,7 +298,7 @@ def test_a_model_that_can_not_be_tried_is_said(rig: Rig, monkeypatch: pytest.Mon
     def refuse(*_args: Any, **_words: Any) -> int:
         raise RuntimeError("it depends on the data")
 
-    monkeypatch.setattr("training.memory_plan.most_held", refuse)
+    monkeypatch.setattr("training.check.memory_plan.most_held", refuse)
     result = check(rig)
     assert "by a rule of thumb, as the model can't be tried: it depends on the data" in words(result)["Memory"]
     assert result["ok"] is True and result["memory"]["predicted_step_mb"] > 0

@@ -12,13 +12,13 @@ import pytest
 import torch
 from rig import Rig
 
-import training.ptx
+import training.ppo.ptx
 from data.errors import InvalidConfig, InvalidInput
 from data.records import RunKind
-from training.config import PPOConfig
-from training.encoding import Encoder
-from training.ppo_update import backward_ptx
-from training.ptx import pieces
+from training.launch.config import PPOConfig
+from training.lm.encoding import Encoder
+from training.ppo.ptx import pieces
+from training.ppo.update import backward_ptx
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"ptx_coef": 1.0, "temperature": 1.0, "iterations": 2, "token_rows": 0, "eval_prompts": 0}
@@ -95,7 +95,7 @@ def test_a_long_text_is_learnt_in_pieces_no_longer_than_a_prompt_with_its_respon
 def test_of_too_many_examples_some_are_drawn_by_the_seed(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.ptx, "MOST", 5)
+    monkeypatch.setattr(training.ppo.ptx, "MOST", 5)
     path = texts_file(tmp_path, [{"text": f"text {number}"} for number in range(200)])
     drawn = []
     for seed in (0, 0, 1):

@@ -10,19 +10,19 @@ import sqlalchemy as sa
 from check_work import answer, get, settle
 from cli_runner import Cli
 
-from app.widgets.ranker import asked_for, surface_data
-from data.check_answers import count_repeats
+from app.widgets.labels.ranker import asked_for, surface_data
 from data.errors import Conflict
-from data.paths import Home
-from data.projects import project_counts
-from data.rankings import current_rankings
+from data.files.paths import Home
+from data.labels.check_answers import count_repeats
+from data.labels.projects import project_counts
+from data.labels.rankings import current_rankings
 from data.records import Assignment, Person, Project, Purpose, SubmitOutcome
-from data.schema import draft, ranking, slot
 from data.store import Store
-from labeling.checks import annotator_table
-from labeling.pair_agreement import PairAgreement
-from labeling.session import history, keep_draft, next_work, submit
-from labeling.snapshots import SnapshotConfig, plan_snapshot
+from data.store.tables import draft, ranking, slot
+from labeling.judgement.pair_agreement import PairAgreement
+from labeling.snapshot.freeze import SnapshotConfig, plan_snapshot
+from labeling.work.checks import annotator_table
+from labeling.work.session import history, keep_draft, next_work, submit
 
 
 def prepare(store: Store, n: int = 6, overlap: int = 1) -> tuple[Project, Person]:

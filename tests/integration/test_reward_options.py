@@ -16,20 +16,20 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from data.errors import InvalidInput
-from data.prompts import add_prompts
+from data.files.snapshots import PAIRS, get_snapshot, read_parquet
+from data.labels.prompts import add_prompts
+from data.labels.roles import OPERATOR
+from data.labels.scores import heads_of_tasks
 from data.records import FailureKind, NewPrompt, Run, RunKind, RunStatus, Snapshot
-from data.roles import OPERATOR
-from data.scores import heads_of_tasks
-from data.snapshots import PAIRS, get_snapshot, read_parquet
-from labeling.export import export_snapshot
-from labeling.handover import hand_over
-from labeling.selection import By, SelectionConfig, apply_selection
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.encoding import with_facts
-from training.models import Machine
-from training.roles import ScoredRow
-from training.scorer import Scorer
-from training.scoring import together
+from labeling.files.handover import hand_over
+from labeling.review.selection import By, SelectionConfig, apply_selection
+from labeling.snapshot.export import export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.lm.encoding import with_facts
+from training.lm.models import Machine
+from training.lm.scorer import Scorer
+from training.ppo.roles import ScoredRow
+from training.reward.scoring_run import together
 
 pytestmark = [
     pytest.mark.float64,
@@ -322,14 +322,14 @@ def test_a_ppo_run_knows_its_prompts_facts(with_facts_run: Run, rig: Rig) -> Non
     )
     rig.claim(run)
     reporter = rig.reporter(run)
-    from training.config import PPOConfig
-    from training.models import find_model, load_encoder
-    from training.ppo_run import load_prompts
+    from training.launch.config import PPOConfig
+    from training.lm.models import find_model, load_encoder
+    from training.ppo.run import load_prompts
 
     encoder = load_encoder(find_model(rig.model(), rig.home, reporter))
     prompts = load_prompts(PPOConfig(max_new_tokens=8), reporter, encoder, 512, {})
     assert {each.facts for each in prompts} == {"", FACTS}
-    from data.runs import finish_run
+    from data.runs.state import finish_run
 
     with rig.store.begin() as tx:
         finish_run(tx, run.id, rig.look(run).epoch, RunStatus.CANCELLED)

@@ -14,7 +14,7 @@ from rig import Rig
 from safetensors.torch import load_file
 
 from data.records import FailureKind, Run, RunKind, RunStatus
-from data.runs import request_cancel, resume_run
+from data.runs.state import request_cancel, resume_run
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"epochs": 2, "learning_rate": 3e-3, "batch_prompts": 4, "micro_batch_tokens": 140, "eval_every": 3}

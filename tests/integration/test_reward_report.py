@@ -14,14 +14,14 @@ import pytest
 import torch
 from rig import Rig
 
-from data.features import about_features, add_features, feature_folders, load_features, text_key
+from data.files.features import about_features, add_features, feature_folders, load_features, text_key
+from data.files.snapshots import read_groups
+from data.labels.roles import OPERATOR
 from data.records import Run, RunKind, Split
-from data.roles import OPERATOR
-from data.snapshots import read_groups
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.features import Middle
-from training.models import Machine, find_model, load_encoder, load_language_model
-from training.scorer import Scorer
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.lm.models import Machine, find_model, load_encoder, load_language_model
+from training.lm.scorer import Scorer
+from training.reward.features_run import Middle
 
 pytestmark = [
     pytest.mark.float64,
@@ -44,7 +44,7 @@ def run(rig: Rig) -> Run:
     project = rig.project(n_prompts=60)
     person = make.make_person(rig.store)
     with rig.store.read() as tx:
-        from data.rankings import current_rankings
+        from data.labels.rankings import current_rankings
 
         first = list(current_rankings(tx, project.id))
     for ranking, _ in first[::3]:
@@ -58,7 +58,7 @@ def run(rig: Rig) -> Run:
 
 
 def task_of(rig: Rig, task_id: str) -> Any:
-    from data.tasks import get_task
+    from data.labels.tasks import get_task
 
     with rig.store.read() as tx:
         return get_task(tx, task_id)
@@ -119,7 +119,7 @@ def test_features_are_computed_once(run: Run, rig: Rig) -> None:
 
 
 def project_of(rig: Rig, run: Run) -> Any:
-    from data.projects import get_project
+    from data.labels.projects import get_project
 
     with rig.store.read() as tx:
         return get_project(tx, run.project_id or "")

@@ -17,16 +17,16 @@ from tiny import tiny_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from data.errors import InvalidInput, NotFound, WorkFailed
+from data.files.snapshots import Group, read_groups
+from data.labels.roles import OPERATOR
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot, Split
-from data.roles import OPERATOR
-from data.runs import list_runs
-from data.schema import run as run_table
-from data.snapshots import Group, read_groups
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.config import RewardConfig
-from training.launch import count_reward_data
-from training.models import Machine
-from training.scorer import Scorer
+from data.runs.state import list_runs
+from data.store.tables import run as run_table
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.launch.config import RewardConfig
+from training.launch.count import count_reward_data
+from training.lm.models import Machine
+from training.lm.scorer import Scorer
 
 pytestmark = [
     pytest.mark.float64,
@@ -293,10 +293,10 @@ def test_what_can_not_be_counted_says_why(rig: Rig, monkeypatch: pytest.MonkeyPa
         count_reward_data(rig.store, rig.home, config, rig.small_snapshot.id)
     with pytest.raises(NotFound, match="no snapshot 'nothing'"):
         count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), "nothing")
-    monkeypatch.setattr("training.launch.sys.executable", "/bin/false")
+    monkeypatch.setattr("training.launch.count.sys.executable", "/bin/false")
     with pytest.raises(WorkFailed, match="ended with status 1: it said nothing; the run can be started all the same"):
         count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), rig.small_snapshot.id)
-    monkeypatch.setattr("training.launch.sys.executable", "/no/such/python")
+    monkeypatch.setattr("training.launch.count.sys.executable", "/no/such/python")
     with pytest.raises(WorkFailed, match="can't be started"):
         count_reward_data(rig.store, rig.home, RewardConfig(model=rig.model()), rig.small_snapshot.id)
 

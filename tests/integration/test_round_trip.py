@@ -18,25 +18,25 @@ import pytest
 import sqlalchemy as sa
 from check_work import settle
 
-from data.backup import copy_sqlite
-from data.columns import metadata
-from data.gold import gold_of_project, set_gold
-from data.paths import Home
-from data.projects import export_key
-from data.prompts import list_prompts
-from data.rankings import current_rankings, edit_ranking, save_ranking
+from data.files.paths import Home
+from data.files.snapshots import read_parquet
+from data.labels.gold import gold_of_project, set_gold
+from data.labels.projects import export_key
+from data.labels.prompts import list_prompts
+from data.labels.rankings import current_rankings, edit_ranking, save_ranking
+from data.labels.roles import OPERATOR
 from data.records import Detail, NewRanking, Project, RankingStatus, Role, Split
-from data.roles import OPERATOR
-from data.schema import ranking
-from data.snapshots import read_parquet
 from data.store import Store, open_store
-from labeling.adjudication import decide, open_case
-from labeling.agreement import project_agreement
-from labeling.checks import annotator_table
-from labeling.export import FORMATS, export_snapshot
-from labeling.handover import hand_over
-from labeling.imports import ImportReport, import_prompts, import_rankings, import_responses
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot, pseudonym
+from data.store.backup import copy_sqlite
+from data.store.columns import metadata
+from data.store.tables import ranking
+from labeling.files.handover import hand_over
+from labeling.files.imports import ImportReport, import_prompts, import_rankings, import_responses
+from labeling.review.adjudication import decide, open_case
+from labeling.review.agreement import project_agreement
+from labeling.snapshot.export import FORMATS, export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, plan_snapshot, pseudonym
+from labeling.work.checks import annotator_table
 
 READ_AS = {"answers": "native", "kwise": "native", "trl": "trl", "trl-chat": "trl", "openrlhf": "trl"}
 KINDS = [

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from spawned import spawning
 
 from data.errors import Conflict, Fenced, NotFound
-from data.metrics import metric_names, metrics_of, report_step, rewind, samples_of
 from data.records import FailureKind, MetricPoint, Run, RunKind, RunStatus
-from data.runs import (
+from data.runs.metrics import metric_names, metrics_of, report_step, rewind, samples_of
+from data.runs.state import (
     LEASE_S,
     add_event,
     checkpoints_of,

@@ -15,20 +15,20 @@ from rig import Rig
 from tiny import END, STRICT_TEMPLATE, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-import training.sampling
+import training.sample.run
 from data.label_settings import LabelSettings
-from data.projects import create_project, set_settings
-from data.prompts import add_prompts, list_prompts
+from data.labels.projects import create_project, set_settings
+from data.labels.prompts import add_prompts, list_prompts
+from data.labels.tasks import get_tasks, list_task_ids
 from data.records import FailureKind, NewPrompt, Project, Response, Run, RunKind, RunStatus, Split, Task
-from data.runs import resume_run
-from data.schema import response as response_table
-from data.tasks import get_tasks, list_task_ids
+from data.runs.state import resume_run
+from data.store.tables import response as response_table
 from data.text import text_fingerprint
-from training.config import SampleConfig
-from training.encoding import Encoder
-from training.generation import generate, random_numbers
-from training.models import Machine, weights_hash
-from training.reporter import Cancelled
+from training.jobs.reporter import Cancelled
+from training.launch.config import SampleConfig
+from training.lm.encoding import Encoder
+from training.lm.generation import generate, random_numbers
+from training.lm.models import Machine, weights_hash
 
 CPU = Machine(torch.device("cpu"), is_bf16=False)
 WORDS = {"k": 4, "max_new_tokens": 8, "batch_size": 3, "temperature": 1.0}
@@ -257,7 +257,7 @@ COUNTS = ("prompts", "responses", "tasks", "skipped_prompts", "resampled", "doub
 def stop_at_token(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Ask the run to stop at the n-th token that it draws, batches counted together."""
     left = [number]
-    original = training.sampling.generate
+    original = training.sample.run.generate
 
     def generate_and_stop(*words: Any, check: Any, **more: Any) -> Any:
         def counted() -> None:
@@ -268,7 +268,7 @@ def stop_at_token(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
         return original(*words, check=counted, **more)
 
-    monkeypatch.setattr(training.sampling, "generate", generate_and_stop)
+    monkeypatch.setattr(training.sample.run, "generate", generate_and_stop)
 
 
 @pytest.mark.parametrize("token", [1, 12, 21])

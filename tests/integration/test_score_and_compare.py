@@ -15,16 +15,16 @@ from rig import Rig
 from tiny import STRICT_TEMPLATE, tiny_tokenizer
 
 from data.errors import InvalidInput
-from data.metrics import sample_steps, samples_of
-from data.paths import Home
-from data.projects import get_project
-from data.prompts import prompt_id_of
+from data.files.paths import Home
+from data.labels.projects import get_project
+from data.labels.prompts import prompt_id_of
+from data.labels.scores import scores_of_tasks
+from data.labels.tasks import add_task
 from data.records import FailureKind, NewPrompt, NewResponse, Project, Run, RunKind, RunStatus
-from data.scores import scores_of_tasks
-from data.tasks import add_task
-from labeling.handover import hand_over
-from training.models import Machine
-from training.scorer import Scorer
+from data.runs.metrics import sample_steps, samples_of
+from labeling.files.handover import hand_over
+from training.lm.models import Machine
+from training.lm.scorer import Scorer
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 Rows = list[dict[str, Any]]

@@ -8,21 +8,21 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-from data.check_slots import claim_repeat
 from data.errors import InvalidInput
-from data.gold import set_gold
 from data.label_settings import LabelSettings, TaskOrder
-from data.projects import set_settings
-from data.rankings import save_ranking
+from data.labels.check_slots import claim_repeat
+from data.labels.gold import set_gold
+from data.labels.projects import set_settings
+from data.labels.rankings import save_ranking
+from data.labels.roles import OPERATOR
+from data.labels.scores import arms_of, heads_of_tasks, save_scores, scores_of_tasks, untouched_tasks, without_scores
+from data.labels.slots import claim_slots
 from data.records import NewRanking, Person, Project, RankingStatus, Run, RunKind, RunStatus, Task
-from data.roles import OPERATOR
-from data.runs import claim_run, create_run, finish_run, get_run
-from data.schema import slot
-from data.scores import arms_of, heads_of_tasks, save_scores, scores_of_tasks, untouched_tasks, without_scores
-from data.slots import claim_slots
+from data.runs.state import claim_run, create_run, finish_run, get_run
 from data.store import Store
-from labeling.selection import RANDOM, By, SelectionConfig, apply_selection, disagreement
-from labeling.selection_report import selection_report
+from data.store.tables import slot
+from labeling.review.selection import RANDOM, By, SelectionConfig, apply_selection, disagreement
+from labeling.review.selection_report import selection_report
 
 
 def reward_run(store: Store, status: RunStatus = RunStatus.SUCCEEDED) -> Run:

@@ -24,15 +24,15 @@ from web_server import (
     signed_in,
 )
 
-from data.paths import Home
+from data.files.paths import Home
 from data.records import Role
 from data.store import Store
 
 _LIST_ROUTES = """
 import json, sys
-from app.gate import cookie_name
-from app.server import streamlit_options, web_app
-from data.paths import open_home
+from app.web.gate import cookie_name
+from app.web.server import streamlit_options, web_app
+from data.files.paths import open_home
 from data.store import open_store
 from streamlit.web import bootstrap
 home = open_home(sys.argv[1])
@@ -178,7 +178,11 @@ def _worker_of(server: WebServer, other_than: int = 0) -> int:
     end = time.monotonic() + 30
     while time.monotonic() < end:
         for child in psutil.Process(server.pid).children():
-            if child.pid != other_than and child.status() != psutil.STATUS_ZOMBIE and "worker" in child.cmdline():
+            if (
+                child.pid != other_than
+                and child.status() != psutil.STATUS_ZOMBIE
+                and "training.jobs.worker" in child.cmdline()
+            ):
                 return child.pid
         time.sleep(0.1)
     raise AssertionError(f"no worker:\n{server.log.read_text()}")

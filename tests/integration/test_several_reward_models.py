@@ -9,14 +9,14 @@ from factories import make_snapshot
 from run_makers import ended
 
 from data.errors import InvalidConfig, InvalidInput
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.records import RunKind, RunStatus, Snapshot
-from data.roles import OPERATOR
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import Store
-from training.config import BaselinesConfig, PPOConfig, RewardConfig, ScoreConfig
-from training.launch import MOST_SEEDS, queue_run, queue_seeds
-from training.policy_eval import TELLING, second_figures
+from training.launch.config import BaselinesConfig, PPOConfig, RewardConfig, ScoreConfig
+from training.launch.queue import MOST_SEEDS, queue_run, queue_seeds
+from training.ppo.evaluation import TELLING, second_figures
 
 pytestmark = pytest.mark.float64
 

@@ -11,10 +11,12 @@ import pytest
 import sqlalchemy as sa
 from check_work import answer, make_gold_task, settle
 
-from data.check_slots import claim_gold
 from data.errors import InvalidInput
-from data.paths import Home
-from data.rankings import current_rankings, save_ranking
+from data.files.paths import Home
+from data.files.snapshots import OTHERS, Group, content_hash, read_groups, read_parquet
+from data.labels.check_slots import claim_gold
+from data.labels.rankings import current_rankings, save_ranking
+from data.labels.roles import OPERATOR
 from data.records import (
     Detail,
     NewRanking,
@@ -26,14 +28,12 @@ from data.records import (
     SubmitOutcome,
     Task,
 )
-from data.roles import OPERATOR
-from data.schema import slot
-from data.snapshots import OTHERS, Group, content_hash, read_groups, read_parquet
 from data.store import Store
-from labeling.export import FORMATS, export_snapshot
-from labeling.groups import Merge
-from labeling.imports import import_rankings
-from labeling.snapshots import AnnotatorWeights, SnapshotConfig, freeze_snapshot, plan_snapshot
+from data.store.tables import slot
+from labeling.files.imports import import_rankings
+from labeling.snapshot.export import FORMATS, export_snapshot
+from labeling.snapshot.freeze import AnnotatorWeights, SnapshotConfig, freeze_snapshot, plan_snapshot
+from labeling.snapshot.groups import Merge
 
 SOFT = Merge.SOFT.value
 

@@ -19,17 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-import labeling.snapshots
+import labeling.snapshot.freeze
 from data.errors import InvalidInput, NotAllowed, NotFound
-from data.paths import Home
-from data.people import disable_person, external_annotator
-from data.rankings import current_rankings, edit_ranking, save_ranking
+from data.files.paths import Home
+from data.files.snapshots import content_hash, get_snapshot, list_snapshots, read_groups, read_parquet
+from data.labels.people import disable_person, external_annotator
+from data.labels.rankings import current_rankings, edit_ranking, save_ranking
+from data.labels.roles import OPERATOR
 from data.records import Detail, NewRanking, Project, Ranking, RankingStatus, Role, Snapshot, Split, Task
-from data.roles import OPERATOR
-from data.schema import ranking, snapshot
-from data.snapshots import content_hash, get_snapshot, list_snapshots, read_groups, read_parquet
 from data.store import Store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, plan_snapshot, pseudonym
+from data.store.tables import ranking, snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, plan_snapshot, pseudonym
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -325,7 +325,7 @@ def test_a_full_disk_leaves_no_files(sqlite_store: Store, home: Home, monkeypatc
     def full(_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(labeling.snapshots, "sync_file", full)
+    monkeypatch.setattr(labeling.snapshot.freeze, "sync_file", full)
     with pytest.raises(OSError, match="No space left"):
         freeze_snapshot(sqlite_store, OPERATOR, home, project.id, SnapshotConfig())
     assert list((home.root / "snapshots").iterdir()) == []
@@ -335,9 +335,9 @@ def test_a_kill_between_the_files_and_the_row_leaves_no_snapshot(sqlite_store: S
     project = mixed_project(sqlite_store)
     code = f"""
 import os, signal
-import labeling.snapshots as snapshots
-from data.paths import Home
-from data.roles import OPERATOR
+import labeling.snapshot.freeze as snapshots
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.store import open_store
 from pathlib import Path
 snapshots.save_snapshot = lambda *_words, **_more: os.kill(os.getpid(), signal.SIGKILL)
@@ -367,7 +367,7 @@ def test_rankings_that_come_while_it_is_frozen_are_in_the_next_one(
     """Counts and files are of one moment: both passes over the rankings see the same ones."""
     project = mixed_project(store)
     person = make.make_person(store)
-    inner = labeling.snapshots.split_prompts
+    inner = labeling.snapshot.freeze.split_prompts
 
     def while_others_rank(*words: Any, **more: Any) -> Any:
         writer = threading.Thread(
@@ -377,7 +377,7 @@ def test_rankings_that_come_while_it_is_frozen_are_in_the_next_one(
         writer.join()
         return inner(*words, **more)
 
-    monkeypatch.setattr(labeling.snapshots, "split_prompts", while_others_rank)
+    monkeypatch.setattr(labeling.snapshot.freeze, "split_prompts", while_others_rank)
     frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     assert frozen.counts["rankings_used"] == 10
     monkeypatch.undo()
@@ -398,9 +398,9 @@ def test_imported_rankings_are_frozen_like_any_other(store: Store, home: Home) -
 
 
 def test_many_rankings_come_in_lots_and_all_of_them(store: Store, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labeling.snapshots, "_TASKS_AT_ONCE", 3)
-    monkeypatch.setattr("data.snapshots.ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr("data.snapshots.ROWS_PER_GROUP", 4)
+    monkeypatch.setattr(labeling.snapshot.freeze, "_TASKS_AT_ONCE", 3)
+    monkeypatch.setattr("data.files.snapshots.ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr("data.files.snapshots.ROWS_PER_GROUP", 4)
     project = make.make_ranked_project(store, n_prompts=10, k=4)
     frozen = freeze_snapshot(store, OPERATOR, home, project.id, SnapshotConfig())
     groups = list(read_groups(home.snapshot_folder(frozen.id)))

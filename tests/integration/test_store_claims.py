@@ -13,9 +13,10 @@ import sqlalchemy as sa
 
 from data.errors import NotAllowed, NotFound
 from data.label_settings import LabelSettings
-from data.people import disable_person, get_person
-from data.projects import project_counts, set_settings
-from data.rankings import current_rankings, edit_ranking, rankings_of, save_ranking
+from data.labels.people import disable_person, get_person
+from data.labels.projects import project_counts, set_settings
+from data.labels.rankings import current_rankings, edit_ranking, rankings_of, save_ranking
+from data.labels.slots import Waiting, claim_slots
 from data.records import (
     Assignment,
     NewRanking,
@@ -27,10 +28,9 @@ from data.records import (
     SubmitOutcome,
     Task,
 )
-from data.schema import ranking, slot, task
-from data.slots import Waiting, claim_slots
 from data.store import Store
-from labeling.session import acknowledged, keep_draft, next_work, submit
+from data.store.tables import ranking, slot, task
+from labeling.work.session import acknowledged, keep_draft, next_work, submit
 
 LEASE_S = 30 * 60.0
 
@@ -300,7 +300,7 @@ def test_an_answer_under_a_token_of_an_earlier_lease_is_late(store: Store) -> No
 
 
 def test_the_guidelines_that_the_annotator_saw_are_recorded(store: Store) -> None:
-    from data.projects import set_guidelines
+    from data.labels.projects import set_guidelines
 
     project, person = make.make_project(store), make.make_person(store)
     for _ in range(2):

@@ -14,12 +14,12 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-import data.engine
+import data.store.engine
 from data.errors import Conflict, InvalidInput, StoreUnavailable
-from data.people import list_people
+from data.labels.people import list_people
 from data.records import Role
-from data.schema import person
 from data.store import Store, open_store
+from data.store.tables import person
 
 SECRET = "s3cret"
 
@@ -53,7 +53,7 @@ def test_a_server_that_goes_away_is_told_and_found_again(postgres_store: Store) 
     make.make_person(postgres_store, name="ann")
     of_others = "from pg_stat_activity where pid <> pg_backend_pid() and datname = current_database()"
 
-    def lose_the_connection(tx: data.engine.Tx) -> None:
+    def lose_the_connection(tx: data.store.engine.Tx) -> None:
         with postgres_store.begin() as other:
             other.execute(sa.text(f"select pg_terminate_backend(pid) {of_others}"))
         list_people(tx)
@@ -144,7 +144,7 @@ def test_reading_can_not_write(store: Store) -> None:
 
 
 def test_an_exception_takes_back_the_whole_transaction(store: Store) -> None:
-    def add_two_and_fail(tx: data.engine.Tx) -> None:
+    def add_two_and_fail(tx: data.store.engine.Tx) -> None:
         for name in ("ann", "bob"):
             make.make_person(tx, Role.ANNOTATOR, name)
         raise LookupError
@@ -198,7 +198,7 @@ def test_a_value_that_can_not_be_stored_is_our_own_error(store: Store, text: str
 
 def test_a_writer_that_waits_too_long_is_told(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that waits for itself: a transaction inside a transaction would hang for ever."""
-    monkeypatch.setattr(data.engine, "BUSY_TIMEOUT_MS", 100)
+    monkeypatch.setattr(data.store.engine, "BUSY_TIMEOUT_MS", 100)
     with sqlite_store.begin(), pytest.raises(StoreUnavailable, match="another part of this process is writing"):
         make.make_person(sqlite_store)
     make.make_person(sqlite_store)

@@ -14,12 +14,12 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-from data.engine import Tx
-from data.rankings import current_rankings
+from data.labels.rankings import current_rankings
 from data.records import Person, Project, SubmitOutcome
-from data.schema import ranking, slot
 from data.store import Store
-from labeling.session import next_work, submit
+from data.store.engine import Tx
+from data.store.tables import ranking, slot
+from labeling.work.session import next_work, submit
 
 N_ANNOTATORS, N_TASKS, OVERLAP = 16, 40, 3
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from conftest import Clock
 
 from data.errors import Conflict, InvalidInput, NotFound
-from data.people import (
+from data.labels.people import (
     INVITATION_DAYS,
     SESSION_DAYS,
     add_person,
@@ -33,10 +33,10 @@ from data.people import (
     token_hash,
     use_invitation,
 )
-from data.projects import create_project, get_project, list_projects, project_by_name, set_guidelines
+from data.labels.projects import create_project, get_project, list_projects, project_by_name, set_guidelines
 from data.records import Role
-from data.schema import invitation, web_session
 from data.store import Store
+from data.store.tables import invitation, web_session
 
 DAY = 86_400.0
 

@@ -6,13 +6,13 @@ import factories as make
 import pytest
 import sqlalchemy as sa
 
-import data.schema_adjudication
-import data.schema_checks
-import data.schema_runs
-import data.schema_selection  # noqa: F401
-from data.columns import metadata
+import data.store.tables_adjudication
+import data.store.tables_checks
+import data.store.tables_runs
+import data.store.tables_selection  # noqa: F401
 from data.errors import Conflict
 from data.store import Store
+from data.store.columns import metadata
 
 TABLES = metadata.tables
 Rows = dict[str, list[dict[str, object]]]

@@ -17,13 +17,14 @@ import factories as make
 import psutil
 import pytest
 
-import training.supervisor
+import training.jobs.worker
 from data.errors import StoreUnavailable
-from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
+from data.files.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.records import FailureKind, Run, RunStatus
-from data.runs import claim_run, events_of, get_run, reap_runs, request_cancel, resume_run
+from data.runs.state import claim_run, events_of, get_run, reap_runs, request_cancel, resume_run
 from data.store import Store, open_store
-from training.supervisor import PARENT_VARIABLE, Pace, Worker, tail_log
+from training.jobs.worker import Pace, Worker
+from training.launch.process import PARENT_VARIABLE, tail_log
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = Pace(poll_s=0.05, heartbeat_s=0.1, lease_s=3.0, cancel_grace_s=0.5)
@@ -31,7 +32,7 @@ PREFACE = """
 import os, signal, sys, time
 from data.store import open_store
 from data.records import RunStatus
-from data.runs import finish_run
+from data.runs.state import finish_run
 run_id, epoch = sys.argv[1], int(sys.argv[3])
 def finish(status):
     store = open_store(os.environ["RANKLOOP_STORE"], migrate=False)
@@ -56,12 +57,12 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Child:
     script, start = tmp_path / "child.py", subprocess.Popen
 
     def started(words: list[str], **facts: Any) -> subprocess.Popen[bytes]:
-        assert words[1:4] == ["-P", "-m", "training.worker"]
+        assert words[1:4] == ["-P", "-m", "training.jobs.child"]
         return start([sys.executable, str(script), *words[4:]], **facts)
 
     def does(code: str) -> None:
         script.write_text(PREFACE + textwrap.dedent(code))
-        monkeypatch.setattr(training.supervisor.subprocess, "Popen", started)
+        monkeypatch.setattr(training.jobs.worker.subprocess, "Popen", started)
 
     return does
 
@@ -226,7 +227,7 @@ def test_a_worker_whose_run_was_given_to_another_kills_its_child_and_writes_noth
     wait_until(lambda: "ready" in log_of(home, run))
     pid = int(log_of(home, run).split()[-1])
     with store.begin() as tx:  # as if the worker had slept: its lease runs out, the run is resumed and claimed
-        from data.runs import owned_update
+        from data.runs.state import owned_update
 
         owned_update(tx, run.id, 1, lease_until=0.0)
         reap_runs(tx)
@@ -245,7 +246,7 @@ def test_a_store_that_is_away_at_the_end_of_a_run_does_not_end_the_worker(
     child("sys.exit(5)")
     runs = [make.make_run(sqlite_store) for _ in range(2)]
     tries = []
-    inner = training.supervisor.release_run
+    inner = training.jobs.worker.release_run
 
     def away_at_first(*words: Any) -> None:
         tries.append(1)
@@ -253,8 +254,8 @@ def test_a_store_that_is_away_at_the_end_of_a_run_does_not_end_the_worker(
             raise StoreUnavailable("the server went away")
         inner(*words)
 
-    monkeypatch.setattr(training.supervisor, "release_run", away_at_first)
-    monkeypatch.setattr(training.supervisor, "STORE_RETRY_S", 0.05)
+    monkeypatch.setattr(training.jobs.worker, "release_run", away_at_first)
+    monkeypatch.setattr(training.jobs.worker, "STORE_RETRY_S", 0.05)
     assert Worker(sqlite_store, home, QUICK).run(once=True) == 2
     assert [look(sqlite_store, run).status for run in runs] == [RunStatus.FAILED] * 2
 
@@ -265,7 +266,7 @@ def test_a_child_that_can_not_be_started_fails_its_run_and_not_the_worker(
     def no_memory(*_words: object, **_facts: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(training.supervisor.subprocess, "Popen", no_memory)
+    monkeypatch.setattr(training.jobs.worker.subprocess, "Popen", no_memory)
     run = make.make_run(sqlite_store)
     assert Worker(sqlite_store, home, QUICK).run(once=True) == 1
     assert look(sqlite_store, run).status is RunStatus.FAILED
@@ -278,10 +279,10 @@ def test_a_worker_that_is_killed_leaves_no_orphan_and_its_run_is_found_lost(
     """With the real child: it is only just starting when its worker dies, and must not go on alone."""
     run = make.make_run(sqlite_store)
     code = f"""
-from data.paths import Home
+from data.files.paths import Home
 from data.store import open_store
 from pathlib import Path
-from training.supervisor import Pace, Worker
+from training.jobs.worker import Pace, Worker
 store = open_store({sqlite_store.url!r})
 Worker(store, Home(Path({str(home.root)!r})), Pace(poll_s=0.05, heartbeat_s=0.1, lease_s=1.0)).run()
 """
@@ -308,7 +309,7 @@ Worker(store, Home(Path({str(home.root)!r})), Pace(poll_s=0.05, heartbeat_s=0.1,
 def test_the_log_of_a_child_that_talks_a_lot_does_not_grow_without_end(
     sqlite_store: Store, home: Home, child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.supervisor, "LOG_BYTES", 10_000)
+    monkeypatch.setattr(training.jobs.worker, "LOG_BYTES", 10_000)
     child(
         """
         for number in range(5000):
@@ -330,10 +331,10 @@ def test_a_worker_waits_for_a_store_that_is_away(
     store: Store, home: Home, monkeypatch: pytest.MonkeyPatch, child: Child
 ) -> None:
     child("finish(RunStatus.SUCCEEDED)")
-    monkeypatch.setattr(training.supervisor, "STORE_RETRY_S", 0.05)
+    monkeypatch.setattr(training.jobs.worker, "STORE_RETRY_S", 0.05)
     run = make.make_run(store)
     tries = []
-    inner = training.supervisor.reap_runs
+    inner = training.jobs.worker.reap_runs
 
     def away_at_first(tx: Any) -> Any:
         tries.append(1)
@@ -341,7 +342,7 @@ def test_a_worker_waits_for_a_store_that_is_away(
             raise StoreUnavailable("the server is away")
         return inner(tx)
 
-    monkeypatch.setattr(training.supervisor, "reap_runs", away_at_first)
+    monkeypatch.setattr(training.jobs.worker, "reap_runs", away_at_first)
     assert Worker(store, home, QUICK).run(once=True) == 1
     assert look(store, run).status is RunStatus.SUCCEEDED
     open_store(store.url, migrate=False).close()

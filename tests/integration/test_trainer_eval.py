@@ -14,16 +14,16 @@ from rig import Rig
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-import training.trainer_eval
+import training.methods.evaluation
+from data.files.snapshots import read_groups
 from data.records import Run, RunKind, RunStatus, Split
-from data.runs import resume_run
-from data.snapshots import read_groups
-from training.config import CONFIGS
-from training.equal_kl import AS_ASKED
-from training.generation import generate, random_numbers
-from training.models import Machine, find_model, load_encoder
-from training.reporter import Reporter
-from training.scorer import Scorer
+from data.runs.state import resume_run
+from training.jobs.reporter import Reporter
+from training.launch.config import CONFIGS
+from training.lm.generation import generate, random_numbers
+from training.lm.models import Machine, find_model, load_encoder
+from training.lm.scorer import Scorer
+from training.measures.equal_kl import AS_ASKED
 
 pytestmark = [
     pytest.mark.float64,
@@ -125,13 +125,13 @@ def test_the_last_figures_are_those_of_the_saved_model(kind: RunKind, adapter: s
 )
 def test_training_does_not_notice(kind: RunKind, adapter: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every weight and every other figure is the same to the last bit, also where an evaluation drew random numbers."""
-    original = training.trainer_eval.measure
+    original = training.methods.evaluation.measure
 
     def drawing(*words: Any) -> Any:
         torch.rand(3), random.random(), np.random.rand()
         return original(*words)
 
-    monkeypatch.setattr(training.trainer_eval, "measure", drawing)
+    monkeypatch.setattr(training.methods.evaluation, "measure", drawing)
     watched, alone = (rig.here(queued(rig, kind, adapter, eval_every=1, eval_prompts=n)) for n in (2, 0))
     assert_same_weights(rig, watched, alone)
     found = rig.metrics(watched)
@@ -162,7 +162,7 @@ def test_stopped_in_an_evaluation_a_run_goes_on_with_it(
     """At the start, on the way and at the last step, and right after one: what was learnt is saved, and no step is
     measured twice."""
     unbroken, run = rig.here(queued(rig, kind, adapter)), queued(rig, kind, adapter)
-    original, measured = training.trainer_eval.measure, list[Any]()
+    original, measured = training.methods.evaluation.measure, list[Any]()
 
     def stopping(*words: Any) -> Any:
         reporter = words[-1].__self__
@@ -174,7 +174,7 @@ def test_stopped_in_an_evaluation_a_run_goes_on_with_it(
             reporter.request_stop()
         return found
 
-    monkeypatch.setattr(training.trainer_eval, "measure", stopping)
+    monkeypatch.setattr(training.methods.evaluation, "measure", stopping)
     for _ in range(4):
         rig.here(run, RunStatus.CANCELLED)
         with rig.store.begin() as tx:

@@ -17,18 +17,18 @@ from rig import Rig
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from data.fields import from_dict
+from data.files.rollouts import HELD_OUT, read_rollout
+from data.files.snapshots import read_groups
 from data.records import Run, RunKind, Snapshot, Split
-from data.rollouts import HELD_OUT, read_rollout
-from data.schema import run as run_table
-from data.schema import snapshot as snapshot_table
-from data.snapshots import read_groups
-from training.build_roles import readings_of
-from training.config import PPOConfig
-from training.encoding import Encoder
-from training.models import Machine, ModelSource, find_model, load_encoder
-from training.reporter import Silent
-from training.roles import ScoredRow
-from training.scorer import Scorer
+from data.store.tables import run as run_table
+from data.store.tables import snapshot as snapshot_table
+from training.jobs.reporter import Silent
+from training.launch.config import PPOConfig
+from training.lm.encoding import Encoder
+from training.lm.models import Machine, ModelSource, find_model, load_encoder
+from training.lm.scorer import Scorer
+from training.ppo.build_roles import readings_of
+from training.ppo.roles import ScoredRow
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning"),
@@ -91,14 +91,14 @@ def ids_of_groups(encoded: Any) -> list[list[int]]:
 
 
 def of_sampling(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
-    found = record(patch, "training.sampling.generate", drawn_ids)
+    found = record(patch, "training.sample.run.generate", drawn_ids)
     words = {"model": model_of(rig, name, ending=True), "k": 4, "max_new_tokens": 12, "only_new": False}
     return rig.here(rig.queue(RunKind.SAMPLE, project=rig.project(4), **words)), found
 
 
 def of_training(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
     def train(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
-        found = record(patch, "training.finetune._reported", ids_of_rows)
+        found = record(patch, "training.methods.finetune._reported", ids_of_rows)
         words = {"model": model_of(rig, name), "epochs": 1, "batch_size": 4, "micro_batch_size": 4}
         return rig.here(rig.queue(kind, snapshot=rig.small_snapshot, **words)), found
 
@@ -106,16 +106,16 @@ def of_training(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
 
 
 def of_reward(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
-    found = record(patch, "training.reward_data.encode_snapshot", ids_of_groups)
+    found = record(patch, "training.reward.data.encode_snapshot", ids_of_groups)
     return reward_of(rig, name), found
 
 
 def of_ppo(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
     """What it samples, what its reward model reads of that, what it learns beside it, and what its evaluation draws."""
     reward = reward_of(rig, name)
-    found = record(patch, "training.rollout.generate", drawn_ids)
-    read = record(patch, "training.roles.ended_text", lambda text: [text.response])
-    learnt = record(patch, "training.ppo_run.ptx_examples", ptx_ids)
+    found = record(patch, "training.ppo.rollout.generate", drawn_ids)
+    read = record(patch, "training.ppo.roles.ended_text", lambda text: [text.response])
+    learnt = record(patch, "training.ppo.run.ptx_examples", ptx_ids)
     words = {"model": model_of(rig, name, ending=True), "prompts_per_iteration": 4, "iterations": 1, "ptx_coef": 0.5}
     words |= {"share_prompts": False} | SHORT
     run = rig.here(rig.queue(RunKind.PPO, snapshot=rig.small_snapshot, reward_run=reward, **words))
@@ -130,17 +130,17 @@ def ptx_ids(examples: list[tuple[list[int], list[int]]]) -> list[list[int]]:
 
 def of_rloo(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
     """TRL samples and stops; what our reward model is given of that, and what it reads."""
-    import training.rloo_run
+    import training.methods.rloo
 
     reward, given = reward_of(rig, name), list[list[int]]()
-    inner = training.rloo_run.ScoredRow
+    inner = training.methods.rloo.ScoredRow
 
     def row(*words: Any) -> Any:
         given.append(words[2])
         return inner(*words)
 
-    patch.setattr(training.rloo_run, "ScoredRow", row)
-    read = record(patch, "training.roles.ended_text", lambda text: [text.response])
+    patch.setattr(training.methods.rloo, "ScoredRow", row)
+    read = record(patch, "training.ppo.roles.ended_text", lambda text: [text.response])
     words = {"model": model_of(rig, name, ending=True), "iterations": 2, "prompts_per_step": 4} | SHORT
     words["responses_per_prompt"] = 2
     run = rig.here(rig.queue(RunKind.RLOO, snapshot=rig.small_snapshot, reward_run=reward, **words))
@@ -225,7 +225,7 @@ def sequences_of(encoded: Any) -> list[list[int]]:
 
 def of_rewards(rig: Rig, snapshot: Snapshot, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
     found = record(
-        patch, "training.reward_data.encode_snapshot", lambda out: [e for g in out.train for e in g.sequences]
+        patch, "training.reward.data.encode_snapshot", lambda out: [e for g in out.train for e in g.sequences]
     )
     words = {"model": model_of(rig, "llama3"), "epochs": 1}
     return rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, **words)), found
@@ -234,7 +234,9 @@ def of_rewards(rig: Rig, snapshot: Snapshot, patch: pytest.MonkeyPatch) -> tuple
 def of_finetuning(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
     def train(rig: Rig, snapshot: Snapshot, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
         names = ("input_ids", "prompt_ids")
-        found = record(patch, "training.finetune._reported", lambda rows: [r[n] for r in rows for n in names if n in r])
+        found = record(
+            patch, "training.methods.finetune._reported", lambda rows: [r[n] for r in rows for n in names if n in r]
+        )
         words = {"model": model_of(rig, "llama3"), "epochs": 1, "batch_size": 16, "micro_batch_size": 16}
         return rig.here(rig.queue(kind, snapshot=snapshot, **words)), found
 
@@ -247,9 +249,9 @@ def of_policies(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
     def train(rig: Rig, snapshot: Snapshot, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
         words = {"model": model_of(rig, "llama3"), "epochs": 1}
         reward = rig.here(rig.queue(RunKind.REWARD, snapshot=snapshot, **words))
-        where = "training.rloo_run" if kind is RunKind.RLOO else "training.ppo_run"
+        where = "training.methods.rloo" if kind is RunKind.RLOO else "training.ppo.run"
         found = record(patch, f"{where}.load_prompts", lambda items: [item.ids for item in items])
-        held_out = record(patch, "training.ppo_run.held_out_prompts", lambda items: [item.ids for item in items])
+        held_out = record(patch, "training.ppo.run.held_out_prompts", lambda items: [item.ids for item in items])
         sizes = {"prompts_per_step": 4, "responses_per_prompt": 2} if kind is RunKind.RLOO else {
             "prompts_per_iteration": 4
         }  # fmt: skip
@@ -287,7 +289,7 @@ def test_two_runs_on_one_snapshot_see_the_same_ids_whatever_the_day(
 
 def test_without_a_snapshot_the_date_is_that_of_the_runs_making(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it is resumed on another day."""
-    seen = record(monkeypatch, "training.sampling.Sampler.encode", lambda found: [found[0]])
+    seen = record(monkeypatch, "training.sample.run.Sampler.encode", lambda found: [found[0]])
     words = {"model": model_of(rig, "llama3"), "k": 2, "max_new_tokens": 4, "only_new": False}
     run = rig.queue(RunKind.SAMPLE, project=rig.project(2), **words)
     at = datetime.datetime.combine(SECOND_DAY, datetime.time(23), datetime.UTC).timestamp()

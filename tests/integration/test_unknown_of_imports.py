@@ -10,22 +10,22 @@ import factories as make
 import pytest
 from check_work import answer, get
 
-from app.demo_judge import rank_everything, simulated_annotators
-from app.widgets.ranker import asked_for
-from data.check_slots import claim_repeat
-from data.paths import Home
-from data.projects import export_key
-from data.prompts import prompt_id_of
-from data.rankings import answer_of, current_rankings, edit_ranking
+from app.demo.judge import rank_everything, simulated_annotators
+from app.widgets.labels.ranker import asked_for
+from data.files.paths import Home
+from data.labels.check_slots import claim_repeat
+from data.labels.projects import export_key
+from data.labels.prompts import prompt_id_of
+from data.labels.rankings import answer_of, current_rankings, edit_ranking
+from data.labels.roles import OPERATOR
+from data.labels.tasks import add_task, get_task
 from data.records import NewPrompt, NewRanking, NewResponse, RankingStatus
-from data.roles import OPERATOR
 from data.store import Store
-from data.tasks import add_task, get_task
-from labeling.checks import annotator_table
-from labeling.export import export_snapshot
-from labeling.imports import import_rankings
-from labeling.session import next_work, reopen, submit
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
+from labeling.files.imports import import_rankings
+from labeling.snapshot.export import export_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, pseudonym
+from labeling.work.checks import annotator_table
+from labeling.work.session import next_work, reopen, submit
 
 N = 60  # rankings: far above the 5 expected at each place from which on there is a p
 

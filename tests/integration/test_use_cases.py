@@ -18,48 +18,49 @@ import factories as make
 import pytest
 from call_graph import Function, calls_of_method, functions, reachable
 
-import app.demo_project
-import app.instant_selection
-import app.people
-import app.web_runs
-import labeling.adjudication
-import labeling.alarms
-import labeling.comparison
-import labeling.gold
-import labeling.imports
+import app.actions.instant_selection
+import app.actions.runs
+import app.demo.project
+import labeling.files.imports
 import labeling.projects
-import labeling.selection
-import labeling.session
-import labeling.snapshots
+import labeling.review.adjudication
+import labeling.snapshot.freeze
+import labeling.work.alarms
+import labeling.work.gold
+import labeling.work.session
 import training.launch
+from app.actions import people
 from data.errors import InvalidInput, NotAllowed
-from data.gold import set_gold
-from data.paths import Home, open_home
-from data.pauses import pause_annotator
-from data.people import disable_person, set_role
+from data.files.paths import Home, open_home
+from data.labels.gold import set_gold
+from data.labels.pauses import pause_annotator
+from data.labels.people import disable_person, set_role
 from data.records import Person, Role, RunKind
 from data.store import Store, open_store
-from labeling.selection import Opinion, SelectionConfig
-from labeling.snapshots import SnapshotConfig
-from training.config import RewardConfig, SampleConfig
+from labeling.review import comparison, selection
+from labeling.review.selection import Opinion, SelectionConfig
+from labeling.snapshot.freeze import SnapshotConfig
+from training.launch.config import RewardConfig, SampleConfig
 
 FUNCTIONS = functions()
 SCREENS = ("app.screens", "app.widgets")
-ROOTS = {name for name, each in FUNCTIONS.items() if each.module.startswith((*SCREENS, "app.main", "app.context"))}
+ROOTS = {
+    name for name, each in FUNCTIONS.items() if each.module.startswith((*SCREENS, "app.main", "app.actions.context"))
+}
 REACHED = reachable(FUNCTIONS, ROOTS)
 # Writes of the program itself, in nobody's name: what follows from an answer that was let in, or from the clock.
-NOBODYS = {"data.roles.acting", "labeling.alarms.pause_if_alarmed", "training.launch.note_lost_runs"}
+NOBODYS = {"data.labels.roles.acting", "labeling.work.alarms.pause_if_alarmed", "training.launch.queue.note_lost_runs"}
 
 
 def asks(name: str) -> bool:
-    return "data.roles.require" in reachable(FUNCTIONS, {name})
+    return "data.labels.roles.require" in reachable(FUNCTIONS, {name})
 
 
 USE_CASES = {
     name
     for name in REACHED
     if asks(name)
-    and not FUNCTIONS[name].module.startswith((*SCREENS, "app.main", "data.roles"))
+    and not FUNCTIONS[name].module.startswith((*SCREENS, "app.main", "data.labels.roles"))
     and FUNCTIONS[name].is_public
     and not isinstance(FUNCTIONS[name].node, ast.Module)
 }
@@ -100,8 +101,8 @@ def draft(world: World) -> dict[str, object]:
 
 
 def decision(store: Store, who: Person, world: World) -> object:
-    case = labeling.adjudication.open_case(store, world.ids["project"], world.ids["ranked"])
-    return labeling.adjudication.decide(
+    case = labeling.review.adjudication.open_case(store, world.ids["project"], world.ids["ranked"])
+    return labeling.review.adjudication.decide(
         store, who, world.ids["project"], world.ids["ranked"], reason="so", submission_key="a good key", seen=case.seen,
         ranks=[1, 2, 3],
     )  # fmt: skip
@@ -109,48 +110,48 @@ def decision(store: Store, who: Person, world: World) -> object:
 
 def opinions(store: Store, who: Person, world: World) -> object:
     found = {world.ids["task"]: Opinion((0.0, 1.0, 2.0), ((0.0, 1.0, 2.0), (2.0, 1.0, 0.0)))}
-    return labeling.selection.apply_opinions(store, who, world.ids["project"], found, SelectionConfig())
+    return selection.apply_opinions(store, who, world.ids["project"], found, SelectionConfig())
 
 
 def imported(name: str) -> UseCase:
-    function = getattr(labeling.imports, name)
+    function = getattr(labeling.files.imports, name)
     return UseCase(Role.RESEARCHER, lambda store, who, w: function(store, who, w.ids["project"], w.upload))
 
 
 CALLS = {
-    "app.demo_project.create_demo_project": UseCase(
-        Role.RESEARCHER, lambda store, who, _: app.demo_project.create_demo_project(store, who)
+    "app.demo.project.create_demo_project": UseCase(
+        Role.RESEARCHER, lambda store, who, _: app.demo.project.create_demo_project(store, who)
     ),
-    "app.instant_selection.select_by_instant": UseCase(
+    "app.actions.instant_selection.select_by_instant": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: app.instant_selection.select_by_instant(
+        lambda store, who, w: app.actions.instant_selection.select_by_instant(
             store, who, w.home, w.ids["project"], SelectionConfig()
         ),
         raises=InvalidInput,  # nothing was read by a frozen model
     ),
-    "app.people.add": UseCase(Role.ADMIN, lambda store, who, _: app.people.add(store, who, "Eve", Role.ADMIN)),
-    "app.people.new_link": UseCase(Role.ADMIN, lambda store, who, w: app.people.new_link(store, who, w.ids["ann"])),
-    "app.people.change_role": UseCase(
-        Role.ADMIN, lambda store, who, w: app.people.change_role(store, who, w.ids["ann"], Role.ADMIN)
+    "app.actions.people.add": UseCase(Role.ADMIN, lambda store, who, _: people.add(store, who, "Eve", Role.ADMIN)),
+    "app.actions.people.new_link": UseCase(Role.ADMIN, lambda store, who, w: people.new_link(store, who, w.ids["ann"])),
+    "app.actions.people.change_role": UseCase(
+        Role.ADMIN, lambda store, who, w: people.change_role(store, who, w.ids["ann"], Role.ADMIN)
     ),
-    "app.people.disable": UseCase(Role.ADMIN, lambda store, who, w: app.people.disable(store, who, w.ids["ann"])),
-    "labeling.adjudication.decide": UseCase(Role.RESEARCHER, decision),
-    "labeling.alarms.lift": UseCase(
-        Role.RESEARCHER, lambda store, who, w: labeling.alarms.lift(store, who, w.ids["project"], w.ids["ann"])
+    "app.actions.people.disable": UseCase(Role.ADMIN, lambda store, who, w: people.disable(store, who, w.ids["ann"])),
+    "labeling.review.adjudication.decide": UseCase(Role.RESEARCHER, decision),
+    "labeling.work.alarms.lift": UseCase(
+        Role.RESEARCHER, lambda store, who, w: labeling.work.alarms.lift(store, who, w.ids["project"], w.ids["ann"])
     ),
-    "labeling.comparison.create_comparison": UseCase(
+    "labeling.review.comparison.create_comparison": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: labeling.comparison.create_comparison(store, who, w.home, [w.ids["compared"]], "blind"),
+        lambda store, who, w: comparison.create_comparison(store, who, w.home, [w.ids["compared"]], "blind"),
     ),
-    "labeling.gold.make_gold": UseCase(
-        Role.RESEARCHER, lambda store, who, w: labeling.gold.make_gold(store, who, w.ids["ranked"])
+    "labeling.work.gold.make_gold": UseCase(
+        Role.RESEARCHER, lambda store, who, w: labeling.work.gold.make_gold(store, who, w.ids["ranked"])
     ),
-    "labeling.gold.unmake_gold": UseCase(
-        Role.RESEARCHER, lambda store, who, w: labeling.gold.unmake_gold(store, who, w.ids["gold"])
+    "labeling.work.gold.unmake_gold": UseCase(
+        Role.RESEARCHER, lambda store, who, w: labeling.work.gold.unmake_gold(store, who, w.ids["gold"])
     ),
-    "labeling.imports.import_prompts": imported("import_prompts"),
-    "labeling.imports.import_responses": imported("import_responses"),
-    "labeling.imports.import_rankings": imported("import_rankings"),
+    "labeling.files.imports.import_prompts": imported("import_prompts"),
+    "labeling.files.imports.import_responses": imported("import_responses"),
+    "labeling.files.imports.import_rankings": imported("import_rankings"),
     "labeling.projects.new_project": UseCase(
         Role.RESEARCHER, lambda store, who, _: labeling.projects.new_project(store, who, "mine")
     ),
@@ -158,62 +159,62 @@ CALLS = {
         Role.RESEARCHER,
         lambda store, who, w: labeling.projects.change_project(store, who, w.ids["project"], guidelines="Be rude."),
     ),
-    "labeling.selection.apply_opinions": UseCase(Role.RESEARCHER, opinions),
-    "labeling.selection.apply_selection": UseCase(
+    "labeling.review.selection.apply_opinions": UseCase(Role.RESEARCHER, opinions),
+    "labeling.review.selection.apply_selection": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: labeling.selection.apply_selection(store, who, w.ids["project"], [], SelectionConfig()),
+        lambda store, who, w: selection.apply_selection(store, who, w.ids["project"], [], SelectionConfig()),
         raises=InvalidInput,  # no reward run
     ),
-    "labeling.session.next_work": UseCase(
-        Role.ANNOTATOR, lambda store, who, w: labeling.session.next_work(store, who, w.ids["project"])
+    "labeling.work.session.next_work": UseCase(
+        Role.ANNOTATOR, lambda store, who, w: labeling.work.session.next_work(store, who, w.ids["project"])
     ),
-    "labeling.session.keep_draft": UseCase(
-        Role.ANNOTATOR, lambda store, who, w: labeling.session.keep_draft(store, who, draft(w))
+    "labeling.work.session.keep_draft": UseCase(
+        Role.ANNOTATOR, lambda store, who, w: labeling.work.session.keep_draft(store, who, draft(w))
     ),
-    "labeling.session.submit": UseCase(
-        Role.ANNOTATOR, lambda store, who, w: labeling.session.submit(store, who, submission(w))
+    "labeling.work.session.submit": UseCase(
+        Role.ANNOTATOR, lambda store, who, w: labeling.work.session.submit(store, who, submission(w))
     ),
-    "labeling.session.history": UseCase(
-        Role.ANNOTATOR, lambda store, who, w: labeling.session.history(store, who, w.ids["project"]), writes=False
+    "labeling.work.session.history": UseCase(
+        Role.ANNOTATOR, lambda store, who, w: labeling.work.session.history(store, who, w.ids["project"]), writes=False
     ),
-    "labeling.session.reopen": UseCase(
-        Role.ANNOTATOR, lambda store, who, w: labeling.session.reopen(store, who, w.ids["ranked"]), writes=False
+    "labeling.work.session.reopen": UseCase(
+        Role.ANNOTATOR, lambda store, who, w: labeling.work.session.reopen(store, who, w.ids["ranked"]), writes=False
     ),
-    "labeling.snapshots.freeze_snapshot": UseCase(
+    "labeling.snapshot.freeze.freeze_snapshot": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: labeling.snapshots.freeze_snapshot(
+        lambda store, who, w: labeling.snapshot.freeze.freeze_snapshot(
             store, who, w.home, w.ids["project"], SnapshotConfig(eval_share=0)
         ),
     ),
-    "training.launch.queue_run": UseCase(
+    "training.launch.queue.queue_run": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: training.launch.queue_run(
+        lambda store, who, w: training.launch.queue.queue_run(
             store, who, RunKind.SAMPLE, SampleConfig(), project_id=w.ids["project"]
         ),
     ),
-    "training.launch.queue_seeds": UseCase(
+    "training.launch.queue.queue_seeds": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: training.launch.queue_seeds(
+        lambda store, who, w: training.launch.queue.queue_seeds(
             store, who, RunKind.REWARD, RewardConfig(), 2, snapshot_id=w.ids["snapshot"]
         ),
     ),
-    "app.web_runs.queue_run": UseCase(
+    "app.actions.runs.queue_run": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: app.web_runs.queue_run(
+        lambda store, who, w: app.actions.runs.queue_run(
             store, who, RunKind.SAMPLE, SampleConfig(), project_id=w.ids["project"]
         ),
     ),
-    "app.web_runs.queue_seeds": UseCase(
+    "app.actions.runs.queue_seeds": UseCase(
         Role.RESEARCHER,
-        lambda store, who, w: app.web_runs.queue_seeds(
+        lambda store, who, w: app.actions.runs.queue_seeds(
             store, who, RunKind.REWARD, RewardConfig(), 2, snapshot_id=w.ids["snapshot"]
         ),
     ),
-    "training.launch.cancel": UseCase(
-        Role.RESEARCHER, lambda store, who, w: training.launch.cancel(store, who, w.ids["queued"])
+    "training.launch.queue.cancel": UseCase(
+        Role.RESEARCHER, lambda store, who, w: training.launch.queue.cancel(store, who, w.ids["queued"])
     ),
-    "training.launch.resume": UseCase(
-        Role.RESEARCHER, lambda store, who, w: training.launch.resume(store, who, w.ids["cancelled"])
+    "training.launch.queue.resume": UseCase(
+        Role.RESEARCHER, lambda store, who, w: training.launch.queue.resume(store, who, w.ids["cancelled"])
     ),
 }
 # How somebody may stand in the store, and the role that they have there; None where they can do nothing.
@@ -231,12 +232,14 @@ def test_every_use_case_that_a_screen_reaches_is_called_here() -> None:
 
 def test_no_screen_reaches_a_write_in_nobodys_name() -> None:
     """A screen, and all that it calls, opens a transaction that writes by `acting` alone, and never as the operator."""
-    open_the_store = ("data.engine", "data.migrate")
+    open_the_store = ("data.store.engine", "data.store.migrate")
     written = {name for name in REACHED if not FUNCTIONS[name].module.startswith(open_the_store)}
     bare = {name for name in written if calls_of_method(FUNCTIONS[name], "begin")}
     assert bare == NOBODYS
-    assert [name for name in REACHED if "data.roles.OPERATOR" in FUNCTIONS[name].refers_to] == []
-    own = [name for name in ROOTS if FUNCTIONS[name].refers_to & {"data.roles.acting", "data.roles.require"}]
+    assert [name for name in REACHED if "data.labels.roles.OPERATOR" in FUNCTIONS[name].refers_to] == []
+    own = [
+        name for name in ROOTS if FUNCTIONS[name].refers_to & {"data.labels.roles.acting", "data.labels.roles.require"}
+    ]
     assert own == [], "a screen calls a use case, which says what role it takes"
 
 
@@ -246,7 +249,7 @@ def test_callbacks_that_change_something_ask_who_is_signed_in() -> None:
     assert "app.screens.people._disable" in found
     changing = {name for name in found if USE_CASES & reachable(FUNCTIONS, {name})}
     assert changing
-    asked = {"app.context.signed_in", "app.context.find_person"}
+    asked = {"app.actions.context.signed_in", "app.actions.context.find_person"}
     assert [name for name in changing if not asked & reachable(FUNCTIONS, {name})] == []
 
 
@@ -254,8 +257,8 @@ def test_every_page_fragment_and_dialog_asks_who_looks() -> None:
     """Each of these can be run alone over an open stream."""
     pages = {f"{each.module}.render" for each in FUNCTIONS.values() if each.module.startswith("app.screens.")}
     parts = {name for each in FUNCTIONS.values() if each.name in ROOTS for name in run_alone(each)}
-    assert {"app.widgets.run_status._draw", "app.screens.projects._new_project"} <= parts
-    silent = [name for name in pages | parts if "app.context.person" not in reachable(FUNCTIONS, {name})]
+    assert {"app.widgets.runs.status._draw", "app.screens.projects._new_project"} <= parts
+    silent = [name for name in pages | parts if "app.actions.context.person" not in reachable(FUNCTIONS, {name})]
     assert silent == []
 
 

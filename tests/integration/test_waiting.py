@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from factories import make_run
 
-from app.commands import waiting
-from app.commands.common import INTERRUPTED, Context
-from data.paths import Home
+from app.commands.base import waiting
+from app.commands.base.common import INTERRUPTED, Context
+from data.files.paths import Home
 from data.records import Run
 from data.store import Store
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from data.paths import Home
+from data.files.paths import Home
 from data.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTER = """
 import sys, time
-from data.paths import open_home
+from data.files.paths import open_home
 from training.launch import start_worker
 home = open_home(sys.argv[1])
 print(start_worker(home, home.store_url, quiet=True).pid, flush=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tiny import save_tiny_model
 
-from app.demo_run import run_demo
-from data.paths import open_home
+from app.demo.run import run_demo
+from data.files.paths import open_home
 from data.records import RunKind, RunStatus
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import open_store
 
 pytestmark = pytest.mark.slow

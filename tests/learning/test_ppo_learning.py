@@ -17,13 +17,13 @@ import factories as make
 import pytest
 from rig import LAYOUTS, Rig, noisy_ranks_by_z
 
-from data.metrics import sample_steps, samples_of
-from data.projects import create_project
-from data.prompts import add_prompts
+from data.labels.projects import create_project
+from data.labels.prompts import add_prompts
+from data.labels.roles import OPERATOR
+from data.labels.tasks import get_tasks, list_task_ids
 from data.records import NewPrompt, Project, Run, RunKind, Snapshot, Split
-from data.roles import OPERATOR
-from data.tasks import get_tasks, list_task_ids
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from data.runs.metrics import sample_steps, samples_of
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 SEEDS = (0, 1, 2)

@@ -17,14 +17,14 @@ from rig import Rig
 from tiny import END, PAD, tiny_language_model
 from torch import Tensor, nn
 
-from training.config import PPOConfig
-from training.encoding import pack
-from training.learner import Learner
-from training.models import ModelSource as Source
-from training.models import backbone, load_encoder, set_up_machine
-from training.ppo import train
-from training.roles import Critic, Policy, Roles, ScoredRow, Trunk
-from training.rollout import PromptItem
+from training.launch.config import PPOConfig
+from training.lm.encoding import pack
+from training.lm.models import ModelSource as Source
+from training.lm.models import backbone, load_encoder, set_up_machine
+from training.ppo.learner import Learner
+from training.ppo.loop import train
+from training.ppo.roles import Critic, Policy, Roles, ScoredRow, Trunk
+from training.ppo.rollout import PromptItem
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 VOCABULARY = 9

@@ -8,8 +8,8 @@ from statistics import fmean
 import pytest
 from rig import Rig
 
+from data.files.rollouts import HELD_OUT, read_rollout
 from data.records import RunKind
-from data.rollouts import HELD_OUT, read_rollout
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

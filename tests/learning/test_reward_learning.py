@@ -14,8 +14,8 @@ from rig import Rig, noisy_ranks_by_z, planted_responses
 from scipy.stats import binom
 
 from data.records import RunKind
-from training.models import Machine
-from training.scorer import Scorer
+from training.lm.models import Machine
+from training.lm.scorer import Scorer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 CPU = Machine(torch.device("cpu"), is_bf16=False)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from web_server import WebServer, pages_seen, signed_in
 
+from data.files.paths import open_home
 from data.packages import PACKAGES
-from data.paths import open_home
 from data.records import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_FILES = ("pyproject.toml", "README.md", "LICENSE")
-LEFT_OUT = {"data/migrations/script.py.mako"}  # a template for whoever writes a migration, in a checkout
+LEFT_OUT = {"data/store/migrations/script.py.mako"}  # a template for whoever writes a migration, in a checkout
 STRAYS = ("data/labels.db", "data/export.jsonl", "training/secret.json", "app/notes.txt", "app/demo/private.csv")
 
 
@@ -65,7 +65,7 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None
 
 def test_the_wheel_holds_every_module(wheel: Path) -> None:
     modules = {name for name in files_of_the_tree() if name.endswith(".py")}
-    assert {"data/migrations/env.py", "data/migrations/versions/0001_initial_tables.py"} <= modules
+    assert {"data/store/migrations/env.py", "data/store/migrations/versions/0001_initial_tables.py"} <= modules
     assert modules - files_in(wheel) == set()
 
 
@@ -147,7 +147,8 @@ def test_the_installed_command_serves_from_anywhere(installed: Path, elsewhere: 
 def test_the_installed_worker_starts_from_anywhere(installed: Path, elsewhere: Path, tmp_path: Path) -> None:
     """As `--wait` and `serve` start it: from a folder whose packages must not be taken for ours."""
     code = (
-        "import sys; sys.path.pop(0); from data.paths import open_home; from training.launch import start_worker; "
+        "import sys; sys.path.pop(0); from data.files.paths import open_home; "
+        "from training.launch.process import start_worker; "
         "home = open_home(); sys.exit(start_worker(home, home.store_url, once=True).wait())"
     )
     done = run(installed, "python", "-c", code, folder=elsewhere, home=tmp_path)

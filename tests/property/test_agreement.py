@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeling.agreement import Agreement, Answer, agreement
-from labeling.ranks import closed_up
+from labeling.judgement.ranks import closed_up
+from labeling.review.agreement import Agreement, Answer, agreement
 
 
 @st.composite

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import InvalidInput
-from labeling.pairs import count_ties, pairs_from_ranks
-from labeling.ranks import closed_up, competition_ranks, is_all_tied, ranks_in_stored_order
+from labeling.judgement.pairs import count_ties, pairs_from_ranks
+from labeling.judgement.ranks import closed_up, competition_ranks, is_all_tied, ranks_in_stored_order
 
 # A ranking as groups of responses, best group first: the meaning of ranks without any numbers.
 groups_of = st.integers(2, 9).flatmap(

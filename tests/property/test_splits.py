@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data.records import Split
-from labeling.splits import Known, side_of_other, split_prompts
+from labeling.snapshot.splits import Known, side_of_other, split_prompts
 
 sides = st.lists(st.sampled_from([None, None, Split.TRAIN, Split.EVAL]), min_size=1, max_size=60)
 shares = st.floats(0.0, 0.9)

@@ -10,9 +10,9 @@ import streamlit as st
 from factories import make_session
 from streamlit.testing.v1 import AppTest
 
-from app import context
-from data.paths import HOME_VARIABLE, STORE_VARIABLE, Home
-from data.people import token_hash
+from app.actions import context
+from data.files.paths import HOME_VARIABLE, STORE_VARIABLE, Home
+from data.labels.people import token_hash
 from data.records import Person
 from data.store import Store
 

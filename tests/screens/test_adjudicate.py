@@ -8,11 +8,11 @@ import factories as make
 import pytest
 from hostile import HOSTILE, markdown_of
 
-from app.context import PROJECT_KEY
-from data.adjudications import adjudication_of, current_adjudications
+from app.actions.context import PROJECT_KEY
 from data.label_settings import LabelSettings
-from data.projects import set_settings
-from data.rankings import answer_of, edit_ranking
+from data.labels.adjudications import adjudication_of, current_adjudications
+from data.labels.projects import set_settings
+from data.labels.rankings import answer_of, edit_ranking
 from data.records import Detail, NewRanking, Project, RankingStatus, Role, Task
 from data.store import Store
 

@@ -8,10 +8,10 @@ import pytest
 from factories import make_person, make_snapshot
 from run_makers import ended, watched
 
-from app.widgets.models import model_name, model_suggestions
-from data.paths import Home
+from app.widgets.base.models import model_name, model_suggestions
+from data.files.paths import Home
 from data.records import Role, Run, RunKind, RunStatus, Snapshot
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import Store
 
 

@@ -9,18 +9,18 @@ from factories import make_finished_run, make_person, make_project, make_ranking
 from hostile import HOSTILE, markdown_of
 from run_makers import ended, report, running
 
-from app.context import PROJECT_KEY
+from app.actions.context import PROJECT_KEY
 from app.screens.compare import better_side, held_out_words, pair_up
-from app.widgets.words import run_name
-from data.paths import Home
-from data.projects import list_projects, project_counts
-from data.prompts import prompt_id_of
+from app.words.values import run_name
+from data.files.paths import Home
+from data.labels.projects import list_projects, project_counts
+from data.labels.prompts import prompt_id_of
+from data.labels.roles import OPERATOR
+from data.labels.tasks import add_task, get_tasks, list_task_ids
 from data.records import NewPrompt, NewResponse, Role, Run, RunKind
-from data.roles import OPERATOR
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import Store
-from data.tasks import add_task, get_tasks, list_task_ids
-from labeling.comparison import create_comparison
+from labeling.review.comparison import create_comparison
 
 
 def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any) -> None:
@@ -157,7 +157,7 @@ def _compared(store: Store) -> Run:
 
 def test_a_comparison_becomes_a_project_to_rank(sqlite_store: Store, run_lines: Any) -> None:
     run = _compared(sqlite_store)
-    lines = f"from app.widgets.win_rates import blind_form\nblind_form({run.id!r})"
+    lines = f"from app.widgets.labels.win_rates import blind_form\nblind_form({run.id!r})"
     app = run_lines(make_person(sqlite_store, Role.RESEARCHER), lines)
     app.get_by_key("win_rates.name").set_value("Blind")
     _button(app, "win_rates.create.").click().run()

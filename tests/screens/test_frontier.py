@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from factories import make_person, make_snapshot
 from run_makers import ended, report, running
 
-from app.widgets.frontier import (
+from app.widgets.policies.frontier import (
     BEST_OF,
     HELD_OUT,
     ROLLOUT,
@@ -24,13 +24,13 @@ from app.widgets.frontier import (
     frontier_frame,
     thinned,
 )
-from app.widgets.policies_table import equal_kl_words, policies_frame
-from data.metrics import metrics_of
-from data.paths import Home
+from app.widgets.policies.policies_table import equal_kl_words, policies_frame
+from data.files.paths import Home
 from data.records import MetricPoint, Role, RunKind, RunStatus
-from data.runs import finish_run, get_run, list_runs
-from data.schema_runs import run_metric
+from data.runs.metrics import metrics_of
+from data.runs.state import finish_run, get_run, list_runs
 from data.store import Store
+from data.store.tables_runs import run_metric
 
 RESULT: dict[str, Any] = {
     "prompts": 3, "responses": 4,
@@ -224,7 +224,7 @@ def test_a_policys_page_starts_the_table_and_the_tables_page_shows_it(
 def ended_table(store: Store, run_id: str) -> str:
     """Do what a worker would with the queued table."""
     from data.records import RunStatus
-    from data.runs import claim_run, finish_run
+    from data.runs.state import claim_run, finish_run
 
     with store.begin() as tx:
         run = claim_run(tx, "test worker")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from factories import make_person, make_project, make_ranking, make_task
 
-from app.instant import what_labels_tell
-from data.features import add_features, text_key
-from data.paths import Home
+from app.actions.instant import what_labels_tell
+from data.files.features import add_features, text_key
+from data.files.paths import Home
 from data.records import Project, Role, RunKind
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import Store
 
 D = 16
@@ -62,8 +62,8 @@ def test_a_new_ranking_is_seen(sqlite_store: Store, home: Home) -> None:
     project = ranked_project(sqlite_store, home, 20)
     person = make_person(sqlite_store)
     before = what_labels_tell(sqlite_store, home, project.id)
-    from data.rankings import current_rankings
-    from data.tasks import get_task
+    from data.labels.rankings import current_rankings
+    from data.labels.tasks import get_task
 
     with sqlite_store.read() as tx:
         ranking, _ = next(iter(current_rankings(tx, project.id)))
@@ -98,5 +98,5 @@ def test_the_web_process_fits_without_torch(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    lines = "import sys, app.instant; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    lines = "import sys, app.actions.instant; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", lines], check=False).returncode == 0

@@ -7,12 +7,12 @@ from typing import Any
 from factories import make_person, make_project, make_ranking, make_task
 from run_makers import ended
 
-from data.lineage import ancestors, by_annotator, descendants, snapshots_with, sources_of
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.records import Project, Role, Run, RunKind, Snapshot
-from data.roles import OPERATOR
+from data.runs.lineage import ancestors, by_annotator, descendants, snapshots_with, sources_of
 from data.store import Store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 
 def labelled(store: Store, home: Home) -> tuple[Project, Snapshot, list[str]]:

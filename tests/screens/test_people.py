@@ -9,9 +9,9 @@ import pytest
 from factories import make_person, make_session
 from streamlit.testing.v1 import AppTest
 
-from app.passwords import hash_password
 from app.screens import people
-from data.people import (
+from app.web.passwords import hash_password
+from data.labels.people import (
     disable_person,
     get_person,
     invited_person,

@@ -21,9 +21,9 @@ import pandas as pd
 import scipy.stats  # noqa: F401  sets filters of warnings when it is first imported
 from factories import make_person, make_snapshot, make_task
 
+from data.files.paths import Home
+from data.labels.projects import get_project
 from data.packages import PACKAGES
-from data.paths import Home
-from data.projects import get_project
 from data.records import Role
 from data.store import Store
 

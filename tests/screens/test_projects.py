@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from factories import make_person, make_project, make_ranked_project, make_task
 
-from app.context import PROJECT_KEY
+from app.actions.context import PROJECT_KEY
 from app.screens.projects import next_step
 from data.label_settings import LabelSettings
-from data.pauses import pause_annotator
-from data.projects import get_project, list_projects, project_counts
+from data.labels.pauses import pause_annotator
+from data.labels.projects import get_project, list_projects, project_counts
 from data.records import Role
 from data.store import Store
-from labeling.alarms import pauses
+from labeling.work.alarms import pauses
 
 FORM = "from app.screens.projects import project_form\nproject_form()"
 
@@ -154,7 +154,7 @@ def test_a_paused_annotator_is_shown_and_let_go_on(sqlite_store: Store, open_app
     with sqlite_store.begin() as tx:
         pause_annotator(tx, project.id, ann.id, "gold", {"value": 0.25, "threshold": 0.7, "n": 6})
     assert open_app(researcher, "projects").get_by_key(f"projects.paused.{project.id}").label == "1 annotator paused"
-    panel = f"from app.widgets.pauses import pauses_panel\npauses_panel({project.id!r})"
+    panel = f"from app.widgets.labels.pauses import pauses_panel\npauses_panel({project.id!r})"
     assert "needs the role researcher" in run_lines(ann, panel).exception[0].message
     app = run_lines(researcher, panel)
     assert any("Pair agreement with gold 25% on 6 tasks, below 70%" in each.value for each in app.caption)

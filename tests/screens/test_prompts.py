@@ -8,13 +8,13 @@ from typing import Any
 from factories import make_person, make_project, make_ranking, make_task
 from hostile import HOSTILE, markdown_of
 
-from data.paths import Home
-from data.projects import project_counts
-from data.prompts import add_prompts, list_prompts
+from data.files.paths import Home
+from data.labels.projects import project_counts
+from data.labels.prompts import add_prompts, list_prompts
 from data.records import NewPrompt, Project, Role, RunKind, RunStatus
-from data.runs import list_runs
+from data.runs.state import list_runs
 from data.store import Store
-from labeling.gold import list_gold
+from labeling.work.gold import list_gold
 
 TAB = "prompts.tab"
 

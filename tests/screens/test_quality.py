@@ -8,15 +8,15 @@ import factories as make
 import pytest
 from hostile import HOSTILE, markdown_of
 
-from app.context import PROJECT_KEY
-from data.paths import Home
-from data.people import add_person, list_people
-from data.projects import export_key
+from app.actions.context import PROJECT_KEY
+from data.files.paths import Home
+from data.labels.people import add_person, list_people
+from data.labels.projects import export_key
+from data.labels.roles import OPERATOR
 from data.records import Project, Role, RunKind, RunStatus, Split
-from data.roles import OPERATOR
-from data.runs import claim_run, create_run, finish_run
+from data.runs.state import claim_run, create_run, finish_run
 from data.store import Store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, pseudonym
 
 
 def open_quality(open_app: Any, store: Store, project: Project) -> Any:

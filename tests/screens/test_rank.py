@@ -8,12 +8,12 @@ from typing import Any
 from factories import make_person, make_project, make_ranking, make_task
 from streamlit.testing.v1 import AppTest
 
-from app.widgets.ranker import KEY, surface_data, take_in
-from data.people import disable_person
-from data.rankings import rankings_of
+from app.widgets.labels.ranker import KEY, surface_data, take_in
+from data.labels.people import disable_person
+from data.labels.rankings import rankings_of
 from data.records import Role, SubmitOutcome
 from data.store import Store
-from labeling.session import keep_draft, next_work
+from labeling.work.session import keep_draft, next_work
 
 
 def sent(app: AppTest) -> dict[str, Any]:

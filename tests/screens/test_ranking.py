@@ -12,18 +12,18 @@ from hostile import HOSTILE, markdown_of
 from report_maker import write_report
 from run_makers import ended
 
-from app.context import PROJECT_KEY
-from data.adjudications import save_adjudication
-from data.paths import Home
-from data.projects import export_key
-from data.rankings import current_rankings, edit_ranking
+from app.actions.context import PROJECT_KEY
+from data.files.paths import Home
+from data.files.snapshots import read_groups
+from data.labels.adjudications import save_adjudication
+from data.labels.projects import export_key
+from data.labels.rankings import current_rankings, edit_ranking
+from data.labels.roles import OPERATOR
 from data.records import Detail, NewAdjudication, NewRanking, Person, Ranking, RankingStatus, Role, RunKind
-from data.roles import OPERATOR
-from data.schema import ranking as ranking_table
-from data.snapshots import read_groups
 from data.store import Store
-from labeling.imports import import_rankings
-from labeling.snapshots import SnapshotConfig, freeze_snapshot, pseudonym
+from data.store.tables import ranking as ranking_table
+from labeling.files.imports import import_rankings
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot, pseudonym
 
 DETAIL = Detail(
     unplaced=(1, 2), acceptable=(True, None, False), flags=((), ("Rude",), ()), quality=(7, None, 2), strength=3
@@ -62,7 +62,7 @@ def texts(app: Any) -> list[str]:
 
 
 def test_an_annotator_is_refused(sqlite_store: Store, run_lines: Any, ann: Person) -> None:
-    app = run_lines(ann, "from app.screens.ranking import render\nrender()")
+    app = run_lines(ann, "from app.screens.one_ranking import render\nrender()")
     assert "needs the role researcher" in app.exception[0].message
 
 

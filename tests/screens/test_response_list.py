@@ -10,12 +10,12 @@ import pytest
 from factories import make_person, make_project
 from run_makers import ended
 
-import app.widgets.token_inspector as inspector
-from app.widgets.distributions import gap_words, gaps_of, scores_frame
-from app.widgets.response_list import ORDERS, RECORDED, figures_of, ordered, searched, table_of
-from data.paths import Home
+import app.widgets.policies.token_inspector as inspector
+from app.widgets.policies.distributions import gap_words, gaps_of, scores_frame
+from app.widgets.policies.response_list import ORDERS, RECORDED, figures_of, ordered, searched, table_of
+from data.files.paths import Home
+from data.files.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.records import Project, Role, Run, RunKind
-from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.store import Store
 
 

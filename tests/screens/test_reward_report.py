@@ -10,8 +10,8 @@ from hostile import HOSTILE, markdown_of
 from report_maker import write_report
 from run_makers import ended
 
-from app.widgets.reward_report import more_words, share_words
-from data.paths import Home
+from app.widgets.rewards.report import more_words, share_words
+from data.files.paths import Home
 from data.records import Role, Run, RunKind
 from data.store import Store
 

@@ -10,12 +10,12 @@ from factories import make_person, make_project, make_snapshot
 from hostile import HOSTILE, markdown_of
 from run_makers import ended, queued, report, running
 
-from app.widgets.run_overlay import KINDS, differences
-from app.widgets.words import run_name
-from data.metrics import report_step
-from data.paths import Home
+from app.widgets.runs.overlay import KINDS, differences
+from app.words.values import run_name
+from data.files.paths import Home
 from data.records import Role, Run, RunKind, RunStatus
-from data.runs import finish_run
+from data.runs.metrics import report_step
+from data.runs.state import finish_run
 from data.store import Store
 
 

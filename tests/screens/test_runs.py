@@ -10,10 +10,10 @@ from factories import make_person, make_project, make_snapshot
 from hostile import HOSTILE, markdown_of
 from run_makers import ended, queued, report, running
 
-from app.widgets.run_status import ADVICE
-from data.paths import Home
+from app.widgets.runs.status import ADVICE
+from data.files.paths import Home
 from data.records import FailureKind, Role, Run, RunKind, RunStatus
-from data.runs import add_event, finish_run, get_run, register_checkpoint, resume_run
+from data.runs.state import add_event, finish_run, get_run, register_checkpoint, resume_run
 from data.store import Store
 
 Status = RunStatus

@@ -10,11 +10,11 @@ import pytest
 from factories import make_person, make_snapshot
 from run_makers import ended
 
-from app.widgets.words import short_id
-from data.paths import Home
-from data.projects import get_project
+from app.words.values import short_id
+from data.files.paths import Home
+from data.labels.projects import get_project
 from data.records import Role, Run, RunKind, RunStatus
-from data.runs import claim_run, finish_run, list_runs
+from data.runs.state import claim_run, finish_run, list_runs
 from data.store import Store
 
 ROW = json.dumps({"prompt": "Name a prime.", "responses": ["7", "9"]}) + "\n"

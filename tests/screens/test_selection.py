@@ -8,16 +8,16 @@ from factories import make_person, make_ranking, make_snapshot, make_task
 from instant_maker import planted_project, waiting
 from run_makers import ended
 
-from app.context import PROJECT_KEY
-from app.widgets.import_form import SELECT, TAB
-from data.paths import Home
-from data.projects import get_project
+from app.actions.context import PROJECT_KEY
+from app.widgets.forms.import_form import SELECT, TAB
+from data.files.paths import Home
+from data.labels.projects import get_project
+from data.labels.roles import OPERATOR
+from data.labels.scores import arms_of, save_scores
 from data.records import Project, Role, Run, RunKind, Task
-from data.roles import OPERATOR
-from data.runs import list_runs
-from data.scores import arms_of, save_scores
+from data.runs.state import list_runs
 from data.store import Store
-from labeling.selection import RANDOM, SelectionConfig, apply_selection
+from labeling.review.selection import RANDOM, SelectionConfig, apply_selection
 
 
 def open_panel(store: Store, open_app: Any, project: Project) -> Any:

@@ -9,9 +9,9 @@ from factories import make_person, make_project, make_ranked_project, make_ranki
 from hostile import HOSTILE, markdown_of
 
 from app.screens.snapshots import left_out_words
-from data.paths import Home
+from data.files.paths import Home
+from data.files.snapshots import list_snapshots
 from data.records import Detail, RankingStatus, Role
-from data.snapshots import list_snapshots
 from data.store import Store
 
 

@@ -10,10 +10,10 @@ from factories import make_person, make_project
 from hostile import HOSTILE, markdown_of
 from run_makers import report, running
 
-import app.widgets.start_and_policy as widget
-from data.paths import Home
+import app.widgets.policies.start_and_policy as widget
+from data.files.paths import Home
+from data.files.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.records import Role, Run, RunKind
-from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.store import Store
 
 

@@ -10,11 +10,11 @@ import pytest
 from factories import make_person, make_project
 from run_makers import running
 
-import app.widgets.token_inspector as inspector
-from app.widgets.token_inspector import LABELS, changes_frame, component_data, measured, scale_limits
-from data.paths import Home
+import app.widgets.policies.token_inspector as inspector
+from app.widgets.policies.token_inspector import LABELS, changes_frame, component_data, measured, scale_limits
+from data.files.paths import Home
+from data.files.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.records import Role, RunKind
-from data.rollouts import HELD_OUT, TOKEN_COLUMNS, TRAIN, write_rollout
 from data.store import Store
 
 

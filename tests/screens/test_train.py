@@ -13,12 +13,12 @@ from run_makers import ended
 from tiny import save_tiny_model
 
 from data.fields import describe
-from data.paths import Home
+from data.files.paths import Home
 from data.records import Role, RunKind, RunStatus
-from data.runs import claim_run, finish_run, list_runs
-from data.schema import response
+from data.runs.state import claim_run, finish_run, list_runs
 from data.store import Store
-from training.config import CONFIGS
+from data.store.tables import response
+from training.launch.config import CONFIGS
 
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
 

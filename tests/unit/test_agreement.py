@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labeling.agreement import Answer, agreement
+from labeling.review.agreement import Answer, agreement
 
 TOY = [
     Answer("p1", "t1", "ann", ("a", "b", "c"), (1, 2, 3)),

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from app.widgets.annotator_notes import notes_of, nothing_words, p_words
-from labeling.agreement import Share
-from labeling.alarms import Alarm, AlarmKind
-from labeling.bias import LengthBias, PositionBias
-from labeling.checks import AnnotatorRow
-from labeling.pair_agreement import PairAgreement
+from app.words.annotators import notes_of, nothing_words, p_words
+from labeling.judgement.bias import LengthBias, PositionBias
+from labeling.judgement.pair_agreement import PairAgreement
+from labeling.review.agreement import Share
+from labeling.work.alarms import Alarm, AlarmKind
+from labeling.work.checks import AnnotatorRow
 
 CALM = AnnotatorRow(
     annotator_id="a", name="Ann", n_ranked=100, n_unacceptable=0, n_skipped=0, n_late=0, median_seconds=30.0, n_hasty=0,

@@ -9,7 +9,7 @@ import pytest
 from data.errors import InvalidInput
 from data.label_settings import LabelSettings
 from data.records import Detail, NewRanking, Person, Project, RankingStatus, Role
-from labeling.answers import MAX_RATIONALE_LENGTH, by_place, read_answer
+from labeling.work.answers import MAX_RATIONALE_LENGTH, by_place, read_answer
 
 ANN = Person("ann", "Ann", Role.ANNOTATOR, False, True, 0.0, None)
 ORDER = [2, 0, 3, 1]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from labeling.bias import length_bias, length_lean, position_bias
+from labeling.judgement.bias import length_bias, length_lean, position_bias
 
 
 def first_at(place: int, k: int) -> tuple[int, ...]:

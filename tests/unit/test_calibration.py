@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from training.calibration import (
+from training.measures.calibration import (
     calibration,
     expected_calibration_error,
     fitted_temperature,

@@ -17,14 +17,15 @@ import pytest
 import torch
 from torch import nn
 
-import training.checkpoint
+import training.lm.checkpoint
 from data.errors import Fenced, InvalidInput
-from data.metrics import metrics_of
-from data.paths import Home
+from data.files.paths import Home
 from data.records import RunStatus
-from data.runs import checkpoints_of, claim_run, events_of, finish_run, get_run, resume_run
+from data.runs.metrics import metrics_of
+from data.runs.state import checkpoints_of, claim_run, events_of, finish_run, get_run, resume_run
 from data.store import Store
-from training.checkpoint import (
+from training.jobs.reporter import Reporter
+from training.lm.checkpoint import (
     MANIFEST,
     STATE,
     State,
@@ -37,7 +38,6 @@ from training.checkpoint import (
     unpack_random_state,
     verify,
 )
-from training.reporter import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,9 +87,9 @@ def test_only_safetensors_and_json_are_on_the_disk(reporter: Reporter) -> None:
 def test_weights_are_written_without_a_copy_of_them(reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = nn.Parameter(torch.zeros(8))
     given: list[int] = []
-    real = training.checkpoint.save_file
+    real = training.lm.checkpoint.save_file
     monkeypatch.setattr(
-        training.checkpoint,
+        training.lm.checkpoint,
         "save_file",
         lambda tensors, path: given.extend(each.data_ptr() for each in tensors.values()) or real(tensors, path),
     )
@@ -211,9 +211,9 @@ def test_a_full_disk_leaves_what_was_there(reporter: Reporter, monkeypatch: pyte
 
     def full(_tensors: object, path: Path) -> None:
         path.write_bytes(b"half")
-        raise training.checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
+        raise training.lm.checkpoint.SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(training.checkpoint, "save_file", full)
+    monkeypatch.setattr(training.lm.checkpoint, "save_file", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         save_checkpoint(reporter, state_of(2))
     assert caught.value.errno == errno.ENOSPC
@@ -254,7 +254,7 @@ def test_everything_is_on_the_disk_before_the_folder_gets_its_name(
     def synced(handle: int) -> None:
         done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
 
-    monkeypatch.setattr(training.checkpoint.os, "fsync", synced)
+    monkeypatch.setattr(training.lm.checkpoint.os, "fsync", synced)
     monkeypatch.setattr(Path, "rename", lambda self, target: done.append("renamed") or rename(self, target))
     folder = save_checkpoint(reporter, state_of(1))
     *files, manifest, staging, renamed, root = done

@@ -9,7 +9,7 @@ import pytest
 from data.errors import InvalidConfig
 from data.fields import describe, from_dict, from_words, to_dict
 from data.records import RunKind
-from training.config import (
+from training.launch.config import (
     CONFIGS,
     CompareConfig,
     DPOConfig,

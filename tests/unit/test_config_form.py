@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.widgets.config_form import GROUP_WORDS, grouped, help_of, label_of
+from app.widgets.forms.config_form import GROUP_WORDS, grouped, help_of, label_of
 from data.fields import describe
-from training.config import CONFIGS, PPOConfig
+from training.launch.config import CONFIGS, PPOConfig
 
 
 @pytest.mark.parametrize("config", list(CONFIGS.values()))

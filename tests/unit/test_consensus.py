@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeling.consensus import (
+from labeling.judgement.consensus import (
     Judgement,
     Merged,
     accuracy_against,

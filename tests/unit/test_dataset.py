@@ -9,13 +9,13 @@ import pytest
 from tiny import END, STRICT_TEMPLATE, tiny_tokenizer
 
 from data.errors import InvalidInput
-from data.paths import Home
+from data.files.paths import Home
+from data.labels.roles import OPERATOR
 from data.records import Person, Project, Snapshot, Split
-from data.roles import OPERATOR
 from data.store import Store
-from labeling.snapshots import SnapshotConfig, freeze_snapshot
-from training.dataset import Encoded, encode_snapshot
-from training.encoding import Encoder
+from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
+from training.lm.dataset import Encoded, encode_snapshot
+from training.lm.encoding import Encoder
 
 ENCODER = Encoder(tiny_tokenizer())
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from app.demo_judge import (
+from app.demo.judge import (
     BEST_LENGTH,
     END_BONUS,
     LAPSE,
@@ -17,12 +17,12 @@ from app.demo_judge import (
     rank_everything,
     simulated_annotators,
 )
-from data.projects import create_project
-from data.prompts import prompt_id_of
-from data.rankings import current_rankings
+from data.labels.projects import create_project
+from data.labels.prompts import prompt_id_of
+from data.labels.rankings import current_rankings
+from data.labels.tasks import add_task, get_tasks
 from data.records import Assignment, NewPrompt, NewResponse, Project, Response, Role, Task
 from data.store import Store
-from data.tasks import add_task, get_tasks
 
 
 def test_the_rule_is_best_in_the_middle_and_for_answers_that_end() -> None:

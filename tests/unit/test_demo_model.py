@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import training.demo_model
+import training.lm.demo_model
 from data.errors import InvalidInput
-from data.paths import Home
-from training.demo_model import (
+from data.files.paths import Home
+from training.lm.demo_model import (
     FOLDER,
     GGUF_NAME,
     GGUF_SHA256,
@@ -54,9 +54,9 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
             target.mkdir()
             (target / "config.json").write_text("{}")
 
-        monkeypatch.setattr(training.demo_model.subprocess, "run", run)
-        monkeypatch.setattr(training.demo_model, "_convert", convert)
-        monkeypatch.setattr(training.demo_model, "GGUF_SHA256", hashlib.sha256(CONTENT).hexdigest())
+        monkeypatch.setattr(training.lm.demo_model.subprocess, "run", run)
+        monkeypatch.setattr(training.lm.demo_model, "_convert", convert)
+        monkeypatch.setattr(training.lm.demo_model, "GGUF_SHA256", hashlib.sha256(CONTENT).hexdigest())
         return asked
 
     return prepare

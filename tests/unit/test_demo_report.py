@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.demo_report import mean_with_interval, measure, write_report
-from app.demo_run import load_prompts
+from app.demo.report import mean_with_interval, measure, write_report
+from app.demo.run import load_prompts
 from data.errors import InvalidInput
 
 

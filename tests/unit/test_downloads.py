@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.downloads import find_inside, zip_chunks
+from app.web.downloads import find_inside, zip_chunks
 from data.errors import NotFound
 
 

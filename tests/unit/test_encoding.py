@@ -14,8 +14,8 @@ from tiny import BOS_TEMPLATE, END, SPECIAL, START, STRICT_TEMPLATE, save_tiny_m
 from data.errors import InvalidInput
 from data.records import Messages
 from data.text import clean_text
-from training.encoding import Encoder, Sequences, fit, pack
-from training.models import ModelSource, load_encoder, weights_hash
+from training.lm.encoding import Encoder, Sequences, fit, pack
+from training.lm.models import ModelSource, load_encoder, weights_hash
 
 ASSISTANT = SPECIAL.index("<|assistant|>")
 PLAIN = tiny_tokenizer()

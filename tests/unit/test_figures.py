@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from data.intervals import ratio_interval
-from training.figures import (
+from training.measures.figures import (
     Judged,
     best_of,
     best_of_curve,
@@ -27,7 +27,15 @@ from training.figures import (
     tau,
     win_share,
 )
-from training.report import compared, figures, length_figures, longer_wins, score_distribution, verdicts, worst_pairs
+from training.measures.verdicts import (
+    compared,
+    figures,
+    length_figures,
+    longer_wins,
+    score_distribution,
+    verdicts,
+    worst_pairs,
+)
 
 
 def judged(ranks: tuple[int, ...], scores: tuple[float, ...], prompt: str = "p", **more: object) -> Judged:

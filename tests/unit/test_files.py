@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import data.files
+import data.files.rows
 from data.errors import InvalidInput
-from data.files import Problem, Row, read_rows
+from data.files.rows import Problem, Row, read_rows
 
 UTF16_TEXT = '{"prompt": "hi"}\n'
 
@@ -116,7 +116,7 @@ def test_one_broken_line_in_ten_thousand_is_found(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_too_long_is_named_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data.files, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(data.files.rows, "MAX_LINE_BYTES", 100)
     long = json.dumps({"prompt": "x" * 1000})
     fitting = json.dumps({"prompt": "y" * 85})
     assert len(fitting) == 100 - 1

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.gate import NO_STORE, Gate, is_foreign, return_path, script_hashes
-from data.engine import Store
+from app.web.gate import NO_STORE, Gate, is_foreign, return_path, script_hashes
+from data.store.engine import Store
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from scipy.stats import chisquare
 from tiny import tiny_language_model
 from torch import Tensor
 
-from training.config import SampleConfig
-from training.generation import Generated, choose_tokens, generate, random_numbers
-from training.models import Machine
-from training.reporter import Cancelled, NotFinite
+from training.jobs.reporter import Cancelled, NotFinite
+from training.launch.config import SampleConfig
+from training.lm.generation import Generated, choose_tokens, generate, random_numbers
+from training.lm.models import Machine
 
 CPU = Machine(torch.device("cpu"), is_bf16=False)
 FAMILIES = ("llama", "qwen2", "gpt2", "gemma2", "cohere")

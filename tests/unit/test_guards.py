@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from training.config import PPOConfig
-from training.guards import alarms, is_over_optimised, look, look_at_evaluations
-from training.learner import Watch
+from training.launch.config import PPOConfig
+from training.ppo.alarms import alarms, is_over_optimised, look, look_at_evaluations
+from training.ppo.learner import Watch
 
 FIRST = {"policy/entropy": 2.0, "response/length_mean": 20.0, "response/ended_share": 0.8, "kl/k1_mean": 0.0}
 CONFIG = PPOConfig(max_new_tokens=64, max_kl=50.0)

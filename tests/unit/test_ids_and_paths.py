@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from data.engine import Store, sqlite_url, without_password
 from data.errors import StoreUnavailable
-from data.ids import ID_LENGTH, new_id
-from data.paths import HOME_VARIABLE, Home, default_home, open_home
+from data.files.paths import HOME_VARIABLE, Home, default_home, open_home
 from data.store import open_store
-from training.supervisor import module_path
+from data.store.engine import Store, sqlite_url, without_password
+from data.store.ids import ID_LENGTH, new_id
+from training.launch.process import module_path
 
 
 def test_ids_sort_by_the_time_they_were_made() -> None:

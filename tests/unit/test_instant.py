@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from training.instant import Example, Head, bootstrap_heads, fit_head, out_of_fold_scores, subset_by_prompt
-from training.learning_curve import (
+from training.measures.instant import Example, Head, bootstrap_heads, fit_head, out_of_fold_scores, subset_by_prompt
+from training.measures.learning_curve import (
     REPEATS,
     Drawn,
     at,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.errors import InvalidInput
-from data.language_texts import LanguageText, Unfit, check_has_text, read_texts
+from data.files.language_texts import LanguageText, Unfit, check_has_text, read_texts
 
 LINES = [
     '{"text": "once upon a time"}',

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from app.widgets.frontier import frontier_frame
-from app.widgets.metric_chart import CHARTS, charts_of, curves_of, thinned
+from app.widgets.policies.frontier import frontier_frame
+from app.widgets.runs.metric_chart import CHARTS, charts_of, curves_of, thinned
 from data.records import MetricPoint
 
 

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from factories import make_person, make_session
 
-from app.open_sockets import OpenSockets
-from data.engine import Store
-from data.people import close_session, token_hash
+from app.web.open_sockets import OpenSockets
+from data.labels.people import close_session, token_hash
+from data.store.engine import Store
 
 PATIENCE_S = 30.0
 NEVER_BY_ITSELF = 3600.0

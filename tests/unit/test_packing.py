@@ -10,11 +10,11 @@ import torch
 from tiny import tiny_config
 from torch import Tensor
 
-from training.block_attention import NAME, attend, attention_in_blocks
-from training.dataset import EncodedGroup
-from training.packing import cut_in_lots, pack_rows, rows_of
-from training.scorer import group_scores, score_groups
-from training.shared_prompts import check_shared_prompts
+from training.lm.block_attention import NAME, attend, attention_in_blocks
+from training.lm.dataset import EncodedGroup
+from training.lm.packing import cut_in_lots, pack_rows, rows_of
+from training.lm.scorer import group_scores, score_groups
+from training.lm.sharing import check_shared_prompts
 
 pytestmark = pytest.mark.float64
 
@@ -200,7 +200,7 @@ def test_lots_keep_within_the_budget_and_lose_nothing(is_shared: bool) -> None:
 
 def test_lots_are_of_like_length_and_scores_come_back_in_order() -> None:
     model, groups = classifier("llama"), some_rankings(n=12)
-    from training.models import Machine
+    from training.lm.models import Machine
 
     machine = Machine(torch.device("cpu"), is_bf16=False)
     wanted = [group_scores(model, [group], PAD, is_shared=False).tolist() for group in groups]

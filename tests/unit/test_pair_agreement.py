@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from data.gold import Gold
+from data.labels.gold import Gold
 from data.records import Detail, Ranking, RankingStatus
-from labeling.pair_agreement import PairAgreement, agreement_with_gold, self_consistency
+from labeling.judgement.pair_agreement import PairAgreement, agreement_with_gold, self_consistency
 
 
 def ranked(*ranks: int, unplaced: tuple[int, ...] = ()) -> Ranking:

@@ -10,7 +10,7 @@ import pytest
 from data.errors import InvalidInput
 from data.messages import parse_messages
 from data.records import Detail, RankingStatus, Split
-from labeling.parse import RESPONSES_ROW, parse_prompt, parse_rankable, parse_ranking, parse_responses
+from labeling.files.parse import RESPONSES_ROW, parse_prompt, parse_rankable, parse_ranking, parse_responses
 
 USER = {"role": "user", "content": "hi"}
 

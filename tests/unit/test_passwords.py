@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from app.passwords import MAX_FAILURES, MIN_LENGTH, WINDOW_S, Brake, check_new_password, hash_password, verify_password
+from app.web.passwords import (
+    MAX_FAILURES,
+    MIN_LENGTH,
+    WINDOW_S,
+    Brake,
+    check_new_password,
+    hash_password,
+    verify_password,
+)
 from data.errors import InvalidInput
 
 

@@ -13,14 +13,15 @@ from rig import LAYOUTS, Parts, Rig
 from torch import Tensor, nn
 
 from data.errors import WorkFailed
-from training.encoding import pack
-from training.generation import Generated
+from training.lm.encoding import pack
+from training.lm.generation import Generated
+from training.lm.models import Machine
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import kl_estimate
 from training.maths.masked import masked_mean, token_weights, whiten
-from training.models import Machine
-from training.policy_eval import Evaluation, held_out_prompts
-from training.ppo import (
+from training.ppo.evaluation import Evaluation, held_out_prompts
+from training.ppo.figures import mean_of_steps
+from training.ppo.loop import (
     adapt_weights,
     check_first_ratio,
     final_scores,
@@ -30,13 +31,11 @@ from training.ppo import (
     train,
     with_centred_critic,
 )
-from training.ppo_figures import mean_of_steps
-from training.ppo_run import make_learner
-from training.ppo_update import RATIO_DEVIATION, Metrics, backward_ptx, step, update_minibatch
-from training.rollout import Rollout, sample_rollout
-from training.seams import Seams
-from training.token_rows import Credit
-from training.unfinished import Unfinished
+from training.ppo.rollout import Rollout, sample_rollout
+from training.ppo.run import make_learner
+from training.ppo.token_rows import Credit
+from training.ppo.unfinished import Unfinished
+from training.ppo.update import RATIO_DEVIATION, Metrics, Seams, backward_ptx, step, update_minibatch
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"prompts_per_iteration": 6, "max_new_tokens": 9, "max_grad_norm": 1e6, "learning_rate": 1e-3}
@@ -159,7 +158,7 @@ def gradient_of_update(
         return 1.0
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.ppo_update.step", catch)
+        patch.setattr("training.ppo.update.step", catch)
         update_minibatch(
             parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=0, trains_policy=True
         )

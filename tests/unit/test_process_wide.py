@@ -15,10 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # Once in a process, before or after it serves, or in the process of a command: no page run and no request comes here.
 ONCE = {
     "app/script_folder.py": {"settle"},
-    "app/server.py": {"serve", "once", "_interruptible"},
-    "app/commands/services.py": {"work"},
-    "app/commands/waiting.py": {"_ctrl_c_noted"},
-    "data/files.py": {""},
+    "app/web/server.py": {"serve", "once", "_interruptible"},
+    "app/commands/base/waiting.py": {"_ctrl_c_noted"},
+    "data/files/rows.py": {""},
 }
 # Of the process as a whole: who calls or sets one changes it for every thread.
 CALLS = {

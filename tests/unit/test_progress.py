@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app.progress import ProgressLine, duration_text
+from app.words.progress import ProgressLine, duration_text
 
 
 class Terminal(io.StringIO):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from data.errors import InvalidInput
-from data.files import Problem
-from data.prompt_rows import PromptRow, check_has_prompt, read_prompts
+from data.files.prompt_rows import PromptRow, check_has_prompt, read_prompts
+from data.files.rows import Problem
 
 HI = [{"role": "user", "content": "hi"}]
 GOOD = [
@@ -17,7 +17,7 @@ GOOD = [
     ({"prompt": HI}, PromptRow(1, tuple(HI))),
     ({"messages": HI, "facts": "a fact", "split": "train", "id": 3}, PromptRow(1, tuple(HI), "a fact")),
     ({"messages": json.dumps(HI), "prompt": ""}, PromptRow(1, tuple(HI))),
-    ({"line": 7, "messages": HI, "responses": []}, PromptRow(7, tuple(HI))),  # as `labeling.handover` writes it
+    ({"line": 7, "messages": HI, "responses": []}, PromptRow(7, tuple(HI))),  # as `labeling.files.handover` writes it
 ]
 BAD = [
     ({"question": "hi"}, "no 'prompt' and no 'messages'; the row has 'question'"),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from data.errors import InvalidInput
-from data.paths import Home
-from data.readable import ROOTS_VARIABLE, ReadableFolders, check_roots, is_hub_id, readable_folders
+from data.files.paths import Home
+from data.files.readable import ROOTS_VARIABLE, ReadableFolders, check_roots, is_hub_id, readable_folders
 
 
 @pytest.fixture

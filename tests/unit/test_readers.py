@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from data.errors import InvalidInput
-from labeling.parse import parse_ranking
-from labeling.readers import READERS
+from labeling.files.parse import parse_ranking
+from labeling.files.readers import READERS
 
 
 def read(format_name: str, row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,13 +15,13 @@ from tiny import END, save_tiny_model, tiny_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-import training.roles
+import training.ppo.roles
 from data.errors import InvalidInput
 from data.records import Run, RunKind
-from training.encoding import Encoder, Sequences, pack
-from training.models import Machine, ModelSource, load_language_model, weights_hash
-from training.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
-from training.scorer import Scorer
+from training.lm.encoding import Encoder, Sequences, pack
+from training.lm.models import Machine, ModelSource, load_language_model, weights_hash
+from training.lm.scorer import Scorer
+from training.ppo.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
 
 pytestmark = [
     pytest.mark.float64,
@@ -233,7 +233,7 @@ def test_logits_in_pieces_give_the_same_numbers_and_gradients(
     results = []
     for rows in (2048, 3):
         roles = rig.parts("full").roles
-        monkeypatch.setattr(training.roles, "LOGITS", rows * roles.policy.language_model.config.vocab_size)
+        monkeypatch.setattr(training.ppo.roles, "LOGITS", rows * roles.policy.language_model.config.vocab_size)
         found = roles.policy.token_scores(batch, with_entropy=True)
         (found.logprobs.sum() + found.entropy.sum()).backward()
         gradient = torch.cat(

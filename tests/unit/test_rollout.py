@@ -13,11 +13,11 @@ from rig import LAYOUTS, Parts, Rig
 from tiny import END
 from transformers import AutoModelForCausalLM
 
-from training.config import PPOConfig
-from training.encoding import pack
-from training.reporter import Cancelled
-from training.rollout import Rollout, micro_batches, sample_rollout
-from training.scorer import Scorer
+from training.jobs.reporter import Cancelled
+from training.launch.config import PPOConfig
+from training.lm.encoding import pack
+from training.lm.scorer import Scorer
+from training.ppo.rollout import Rollout, micro_batches, sample_rollout
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"responses_per_prompt": 3, "max_new_tokens": 12}

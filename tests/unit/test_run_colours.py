@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.widgets.run_overlay import MAX_FURTHER
+from app.widgets.runs.overlay import MAX_FURTHER
 
 LIVE = Path(__file__).parents[2] / "app" / "frontend" / "live.js"
 LEAST_DISTANCE = 25.0

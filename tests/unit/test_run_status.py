@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.widgets.run_details import command_line, detail_words, note_lines, ordered
-from app.widgets.run_status import View, progress_words, seconds_left, waiting_s
+from app.widgets.runs.details import command_line, detail_words, note_lines, ordered
+from app.widgets.runs.status import View, progress_words, seconds_left, waiting_s
 from data.records import Run, RunEvent, RunKind, RunStatus
 
 RUN = Run(

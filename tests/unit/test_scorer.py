@@ -14,8 +14,8 @@ from transformers import AutoModelForSequenceClassification
 
 from data.errors import InvalidInput
 from data.records import Messages
-from training.models import Machine
-from training.scorer import RewardInfo, Scorer, pad_right, read_reward_info
+from training.lm.models import Machine
+from training.lm.scorer import RewardInfo, Scorer, pad_right, read_reward_info
 
 pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 CPU = Machine(torch.device("cpu"), is_bf16=False)

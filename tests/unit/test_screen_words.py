@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.widgets.words import ago, count, duration, field_label, first_line, flatten, number, prompt_text
+from app.words.values import ago, count, duration, field_label, first_line, flatten, number, prompt_text
 
 
 @pytest.mark.parametrize(

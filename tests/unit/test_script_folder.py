@@ -10,7 +10,7 @@ import pytest
 from streamlit.runtime.scriptrunner.exec_code import modified_sys_path
 
 from app.script_folder import FOLDER, settle
-from app.server import MAIN
+from app.web.server import MAIN
 
 ROOT = str(Path(__file__).resolve().parents[2])
 STARTS = {

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from data.errors import InvalidInput
-from labeling.selection import RANDOM, By, SelectionConfig, disagreement, doubts_of, mean_margin, order_tasks
-from labeling.selection_report import Arm, verdict
+from labeling.review.selection import RANDOM, By, SelectionConfig, disagreement, doubts_of, mean_margin, order_tasks
+from labeling.review.selection_report import Arm, verdict
 
 
 def test_the_margin_is_the_mean_over_all_pairs() -> None:

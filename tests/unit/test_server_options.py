@@ -13,8 +13,8 @@ from streamlit import config
 from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
-from app.server import streamlit_options
-from app.widgets.problems import plain
+from app.web.server import streamlit_options
+from app.widgets.base.problems import plain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,7 @@ def test_options_are_in_force() -> None:
         "import json\n"
         "from streamlit import config\n"
         "from streamlit.web import bootstrap\n"
-        "from app.server import streamlit_options\n"
+        "from app.web.server import streamlit_options\n"
         "wanted = streamlit_options('127.0.0.1', 8501)\n"
         "bootstrap.load_config_options(wanted)\n"
         "print(json.dumps({name: config.get_option(name) for name in wanted}))\n"

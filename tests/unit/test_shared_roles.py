@@ -14,12 +14,12 @@ from rig import LAYOUTS, Parts, Rig
 from tiny import END
 from torch import Tensor
 
-from training.encoding import Sequences, pack
-from training.packing import rows_of_batch
-from training.ppo import minibatches
-from training.roles import ScoredRow
-from training.rollout import micro_batches
-from training.shared_prompts import check_shared_roles
+from training.lm.encoding import Sequences, pack
+from training.lm.packing import rows_of_batch
+from training.ppo.loop import minibatches
+from training.ppo.roles import ScoredRow
+from training.ppo.rollout import micro_batches
+from training.ppo.sharing import check_shared_roles
 
 pytestmark = [
     pytest.mark.float64,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.dataset import EncodedGroup
+from training.lm.dataset import EncodedGroup
 from training.maths.losses import plackett_luce_loss, ranking_loss
-from training.targets import Objective
+from training.reward.objective import Objective
 
 pytestmark = pytest.mark.float64
 

@@ -14,10 +14,10 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from data.errors import InvalidInput
 from data.records import Messages
-from training.encoding import Encoder
-from training.models import ModelSource, load_encoder, save_model, weights_hash
-from training.roles import ScoredRow, ended_text
-from training.turns import DEFAULT_DATE, TURN_FILE, Turn, end_of_turn, read_turn, write_turn
+from training.lm.encoding import Encoder
+from training.lm.models import ModelSource, load_encoder, save_model, weights_hash
+from training.lm.turns import DEFAULT_DATE, TURN_FILE, Turn, end_of_turn, read_turn, write_turn
+from training.ppo.roles import ScoredRow, ended_text
 
 ASKED: Messages = ({"role": "user", "content": "why?"},)
 MAY_DAY = datetime.date(2031, 5, 1)

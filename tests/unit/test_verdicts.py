@@ -9,25 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.demo_report import gain_words as demo_gain
-from app.instant import Told as WhatLabelsTell
+from app.actions.instant import Told as WhatLabelsTell
+from app.demo.report import gain_words as demo_gain
 from app.screens.compare import difference_words
-from app.widgets.agreement import mark_words
-from app.widgets.best_words import best_words
-from app.widgets.distributions import gain_words as mean_gain
-from app.widgets.instant_panel import verdict as labels_tell
-from app.widgets.policies_table import gain_words as table_gain
-from app.widgets.reward_report import more_words, sureness_words
-from app.widgets.win_rates import rate_words
-from data.best_policy import BestPolicy, standing
+from app.widgets.labels.agreement import mark_words
+from app.widgets.labels.win_rates import rate_words
+from app.widgets.policies.distributions import gain_words as mean_gain
+from app.widgets.policies.policies_table import gain_words as table_gain
+from app.widgets.rewards.instant_panel import verdict as labels_tell
+from app.widgets.rewards.report import more_words, sureness_words
+from app.words.best_policy import best_words
 from data.intervals import Difference, paired
-from labeling.agreement import Figure
-from labeling.selection_report import Arm
-from labeling.selection_report import verdict as selection_verdict
-from labeling.win_rates import Outcome, win_rates
-from training.calibration import calibration
-from training.figures import DIFFERENCE, share
-from training.report import against
+from data.runs.best_policy import BestPolicy, standing
+from labeling.judgement.win_rates import Outcome, win_rates
+from labeling.review.agreement import Figure
+from labeling.review.selection_report import Arm
+from labeling.review.selection_report import verdict as selection_verdict
+from training.measures.calibration import calibration
+from training.measures.figures import DIFFERENCE, share
+from training.measures.verdicts import against
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,20 +99,20 @@ def selection(n: int, effect: float) -> str:
 
 # What words a verdict: of n prompts with a large effect, or with none. `mark` says what a figure is, whatever its size.
 MAKERS: dict[str, Callable[[int, float], str]] = {
-    "training/report.py": lambda n, effect: against("length alone", "", 0.9, 0.7, shares(n, effect)),
-    "app/widgets/best_words.py": best,
+    "training/measures/verdicts.py": lambda n, effect: against("length alone", "", 0.9, 0.7, shares(n, effect)),
+    "app/words/best_policy.py": best,
     "app/screens/compare.py": compared,
-    "app/widgets/distributions.py": lambda n, effect: mean_gain(gains(n, effect)),
-    "app/demo_report.py": lambda n, effect: demo_gain(gain(n, effect)),
-    "app/widgets/policies_table.py": table,
-    "app/widgets/win_rates.py": rates,
-    "app/widgets/instant_panel.py": labels,
-    "app/widgets/reward_report.py": sureness,
-    "app/widgets/reward_report.py, more_words": more,
-    "app/widgets/agreement.py": mark,
-    "labeling/selection_report.py": selection,
+    "app/widgets/policies/distributions.py": lambda n, effect: mean_gain(gains(n, effect)),
+    "app/demo/report.py": lambda n, effect: demo_gain(gain(n, effect)),
+    "app/widgets/policies/policies_table.py": table,
+    "app/widgets/labels/win_rates.py": rates,
+    "app/widgets/rewards/instant_panel.py": labels,
+    "app/widgets/rewards/report.py": sureness,
+    "app/widgets/rewards/report.py, more_words": more,
+    "app/widgets/labels/agreement.py": mark,
+    "labeling/review/selection_report.py": selection,
 }
-WITHOUT_REACH = {"app/widgets/policies_table.py"}  # its intervals stand in the table that the words are about
+WITHOUT_REACH = {"app/widgets/policies/policies_table.py"}  # its intervals stand in the table that the words are about
 UNKNOWN = re.compile(
     r"can't be told|can not be told|of the others it can't|Too early to say|No evidence|how much more", re.I
 )
@@ -140,7 +140,7 @@ def test_a_large_effect_on_many_prompts_is_told_with_its_n_and_interval(name: st
     assert REACH.search(words) or name in WITHOUT_REACH, words
 
 
-@pytest.mark.parametrize("name", [each for each in MAKERS if each != "app/widgets/agreement.py"])
+@pytest.mark.parametrize("name", [each for each in MAKERS if each != "app/widgets/labels/agreement.py"])
 def test_no_effect_can_not_be_told_however_many_prompts_there_are(name: str) -> None:
     words = MAKERS[name](40, 0.0)
     assert UNKNOWN.search(words), words

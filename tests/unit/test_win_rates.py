@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from labeling.win_rates import Outcome, PromptOutcomes, win_rates
+from labeling.judgement.win_rates import Outcome, PromptOutcomes, win_rates
 
 
 def ranked(*results: float, pair: tuple[str, str] = ("a", "b")) -> PromptOutcomes:

@@ -1,0 +1,1 @@
+"""The words about people's judgement, from projects and files to snapshots."""

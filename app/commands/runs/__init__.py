@@ -1,0 +1,1 @@
+"""The words that queue runs, look at them and wait for them."""

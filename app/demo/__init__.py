@@ -1,0 +1,1 @@
+"""The demo: prompts and responses that the package carries, and `rankloop demo`, the whole loop by itself."""

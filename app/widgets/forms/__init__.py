@@ -1,0 +1,1 @@
+"""Forms: settings, files, and what follows of them before it is done."""

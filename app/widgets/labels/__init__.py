@@ -1,0 +1,1 @@
+"""Parts of screens about people's judgement: ranking, agreement, checks, decisions."""

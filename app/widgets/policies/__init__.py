@@ -1,0 +1,1 @@
+"""Parts of screens about policies: what they gained, which is best, what they wrote, token by token."""

@@ -1,0 +1,1 @@
+"""Parts of screens about reward models: the report, its charts, the scores."""

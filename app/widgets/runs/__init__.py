@@ -1,0 +1,1 @@
+"""Parts of screens about any run: its state, its curves, its details, where it came from."""

@@ -1,0 +1,1 @@
+"""How screens and commands say things: plain functions from records to words."""

@@ -1,0 +1,1 @@
+"""From people's files to prompts, responses and rankings, with nothing lost in silence."""

@@ -1,0 +1,1 @@
+"""What a ranking means: ranks, pairs, consensus, agreement, bias. Arithmetic alone."""

@@ -1,0 +1,1 @@
+"""From the rankings of a project to a frozen snapshot, and to files for other libraries."""

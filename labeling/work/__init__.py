@@ -1,0 +1,1 @@
+"""An annotator's work: what comes next, what is answered, checks, alarms."""

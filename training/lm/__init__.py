@@ -1,0 +1,1 @@
+"""Language models: finding, loading, encoding, sampling, scoring, checkpoints. What all runs share."""

@@ -1,0 +1,1 @@
+"""The reward run, and the runs that use a reward model on texts."""

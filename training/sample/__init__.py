@@ -1,0 +1,1 @@
+"""Runs that sample: responses to be ranked, and two models side by side."""
