@@ -43,6 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_
 CPU = Machine(torch.device("cpu"), False)
 MOST = 1.3  # a prediction is never below what was measured, and at most so many times as much
 LEAST_SHARED = 0.99  # attention in blocks has a mask, which kernels copy for themselves: a few KB
+SCRATCH = 2**15  # attention in bf16 on AVX-512 has a scratch for each thread, which no plan sees: 25 to 28 KB here
 N, PROMPT, RESPONSE = 6, 40, 20
 
 
@@ -127,7 +128,8 @@ def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_s
         kept = kept_for_backward(run, list(real.parameters()))
         most = allocated(lambda run=run: torch.autograd.backward(run().sum()))
         assert 0.99 * kept <= most
-        assert (LEAST_SHARED if is_shared else 1) * most <= predicted <= MOST * most
+        scratch = SCRATCH * (torch.get_num_threads() - 1)  # that of the first is in the measures of one thread too
+        assert (LEAST_SHARED if is_shared else 1) * (most - scratch) <= predicted <= MOST * most
     rig.finish(parts.reporter.run)
 
 
