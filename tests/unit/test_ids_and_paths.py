@@ -93,5 +93,5 @@ def test_a_child_that_works_in_another_folder_finds_the_same(tmp_path: Path, mon
         assert store.whole_url == address
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["more", "", "/whole"]))
     ours, *others = module_path().split(os.pathsep)
-    assert (Path(ours) / "training" / "supervisor.py").is_file()
+    assert (Path(ours) / "training" / "jobs" / "worker.py").is_file()
     assert others == [str(tmp_path / "more"), "/whole"]
