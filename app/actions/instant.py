@@ -27,7 +27,7 @@ _TASKS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class Told:
+class InstantAccuracy:
     """The accuracy of the instant reward model on prompts that it has not seen, and of length alone.
 
     `n_rankings`: with a pair and with features. `n_without`: with a pair, but without features. `fit_s`: the time that
@@ -58,7 +58,7 @@ class Ranked:
         return [text_key(self.messages, text) for text in self.texts]
 
 
-def what_labels_tell(store: Store, home: Home, project_id: str) -> Told:
+def what_labels_tell(store: Store, home: Home, project_id: str) -> InstantAccuracy:
     """Fit the head to the project's current rankings, five times with a fifth of the prompts left out.
 
     Of very many rankings the last are taken: the panel has to answer at once.
@@ -71,17 +71,17 @@ def what_labels_tell(store: Store, home: Home, project_id: str) -> Told:
     n_without = len(ranked) - len(kept)
     model = str(about_features(folder).get("model", "")) if folder else ""
     if len(kept) < FEWEST:
-        return Told(len(kept), n_without, model)
+        return InstantAccuracy(len(kept), n_without, model)
     examples = [example(each, known) for each in kept]
     scores = out_of_fold_scores(examples)
     if scores is None:
-        return Told(len(kept), n_without, model)
+        return InstantAccuracy(len(kept), n_without, model)
     start = time.perf_counter()
     fit_head(examples)
     fit_s = time.perf_counter() - start
     pairs = pair_columns([_judged(each, given) for each, given in zip(kept, scores, strict=True)])
     margin = _length_margin(pairs)
-    return Told(
+    return InstantAccuracy(
         len(kept),
         n_without,
         model,

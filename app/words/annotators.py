@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from labeling.review.agreement import Share
-    from labeling.work.alarms import Alarm
+    from labeling.work.alarms import AnnotatorAlarm
     from labeling.work.checks import AnnotatorRow
 
 ALARM_P = 0.05
@@ -123,7 +123,7 @@ def nothing_words(rows: Sequence[AnnotatorRow], whose: str) -> str:
     return f"Nothing conspicuous in {whose} way of working: {count(n, 'answer')}."
 
 
-def by_chance(alarm: Alarm) -> str:
+def by_chance(alarm: AnnotatorAlarm) -> str:
     """What is said of a threshold that the interval of what was measured holds."""
     if alarm.low is None or alarm.high is None or not alarm.low <= alarm.threshold <= alarm.high:
         return ""

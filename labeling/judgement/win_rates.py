@@ -20,7 +20,7 @@ NOT_CONNECTED = "no chain of comparisons leads from each model to each other"
 Interval = tuple[float, float]
 
 
-class Outcome(NamedTuple):
+class PairOutcome(NamedTuple):
     """`first` against `second` in one ranking: 1 preferred, 0.5 tie, 0 the other is preferred. In order of name."""
 
     first: str
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     result: float
 
 
-PromptOutcomes = list[list[Outcome]]  # of one prompt: for each ranking its outcomes
+PromptOutcomes = list[list[PairOutcome]]  # of one prompt: for each ranking its outcomes
 
 
 @dataclass(frozen=True)

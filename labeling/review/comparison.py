@@ -21,7 +21,7 @@ from data.runs.metrics import samples_of
 from data.runs.state import get_run
 from data.store import Store, Tx
 from data.text import messages_fingerprint, text_fingerprint
-from labeling.judgement.win_rates import Outcome, PromptOutcomes, Rate, WinRates, win_rates
+from labeling.judgement.win_rates import PairOutcome, PromptOutcomes, Rate, WinRates, win_rates
 
 MODELS = "models"  # in a response's provenance: every model that gave this text
 _PAGE = 500
@@ -40,7 +40,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Report:
+class ComparisonReport:
     """What the rankings of a project say about its models. `n_same`: prompts to which all of them said the same, which
     nobody ranks. `rates_with_same`: the rates with those as ties, empty where there are none. Something behind
     the models was trained on `n_trained_on` of the `n_prompts` of the rates; `not_known`: why that can't be told."""
@@ -109,7 +109,7 @@ def create_comparison(
     return made
 
 
-def comparison_report(store: Store, home: Home, project_id: str, *, seed: int = 0) -> Report:
+def comparison_report(store: Store, home: Home, project_id: str, *, seed: int = 0) -> ComparisonReport:
     """Win rates between the models of a project, from its current rankings, and on how many of their prompts the
     models, or something behind them, were trained. Raises NotFound."""
     with store.read() as tx:
@@ -132,7 +132,7 @@ def comparison_report(store: Store, home: Home, project_id: str, *, seed: int = 
         alike = [each.provenance.get(MODELS, ()) for each in responses_without_task(tx, project_id)]
     same = [[_outcomes([list(models)], (1,), set())] for models in alike if len(models) > 1]
     judged = list(prompts.values())
-    return Report(
+    return ComparisonReport(
         rates=win_rates(judged, seed=seed),
         rates_with_same=win_rates([*judged, *same], seed=seed).rates if same and judged else [],
         n_same=len(same),
@@ -190,7 +190,7 @@ def _models_by_task(tx: Tx, project_id: str) -> dict[str, list[list[str]]]:
     return found
 
 
-def _outcomes(models: list[list[str]], ranks: Sequence[int], unplaced: set[int]) -> list[Outcome]:
+def _outcomes(models: list[list[str]], ranks: Sequence[int], unplaced: set[int]) -> list[PairOutcome]:
     """Each pair of models with 1 if the first is preferred, 0.5 for a tie, 0 else. Within an unordered rest: nothing.
 
     A text of both models is a tie between them; a model is not compared with itself.
@@ -202,5 +202,5 @@ def _outcomes(models: list[list[str]], ranks: Sequence[int], unplaced: set[int])
             if first == second or (one != other and {one, other} <= unplaced):
                 continue
             result = 0.5 if ranks[one] == ranks[other] else float(ranks[one] < ranks[other])
-            outcomes.append(Outcome(first, second, result))
+            outcomes.append(PairOutcome(first, second, result))
     return outcomes

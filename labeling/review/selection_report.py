@@ -69,7 +69,7 @@ def selection_report(store: Store, project_id: str, *, seed: int = 0) -> Selecti
         if not arms:
             raise InvalidInput("nothing has been selected in this project yet; `rankloop selection apply` does it")
         scores = scores_of_tasks(tx, list(arms))
-        tallies: dict[str, _Tally] = defaultdict(_Tally)
+        tallies: dict[str, _ArmTally] = defaultdict(_ArmTally)
         for arm in arms.values():
             tallies[arm.name].n_tasks += 1
         for ranking, prompt_id in current_rankings(tx, project_id):
@@ -117,7 +117,7 @@ def verdict(arms: Sequence[Arm], difference: float | None, interval: Interval | 
 
 
 @dataclass
-class _Tally:
+class _ArmTally:
     """What is counted of one arm."""
 
     n_tasks: int = 0

@@ -34,7 +34,7 @@ class Aside(NamedTuple):
     reason: str
 
 
-class Part(NamedTuple):
+class GroupSource(NamedTuple):
     """What becomes one group: one ranking, several with how sure each pair is, or a researcher's decision on the task.
 
     `weight`: before it is shared out.
@@ -53,7 +53,7 @@ class JudgedTask(NamedTuple):
     task_id: str
     prompt_id: str
     rankings: list[Ranking]
-    parts: list[Part]
+    parts: list[GroupSource]
     aside: list[Aside]
 
 
@@ -79,7 +79,7 @@ def judgement(ranking: Ranking) -> Judgement:
 
 def parts_of_task(
     rankings: Sequence[Ranking], weight_of: Callable[[str], float], merge: str
-) -> tuple[list[Part], list[Aside]]:
+) -> tuple[list[GroupSource], list[Aside]]:
     """The groups of a task that have a pair; and the rankings that are no group by themselves.
 
     Merged, a ranking where all are tied counts too: it makes the others less sure.
@@ -87,7 +87,7 @@ def parts_of_task(
     tied = [each for each in rankings if is_all_tied(each.ranks or ())]
     if merge == Merge.EACH or len(rankings) < 2:
         single = [each for each in rankings if not is_all_tied(each.ranks or ())]
-        parts = [Part((each,), each.ranks or (), (), weight_of(each.annotator_id)) for each in single]
+        parts = [GroupSource((each,), each.ranks or (), (), weight_of(each.annotator_id)) for each in single]
         return parts, [Aside(each, "all_tied") for each in tied]
     weights = [weight_of(each.annotator_id) for each in rankings]
     probabilities = pair_probabilities([judgement(each) for each in rankings], weights)
@@ -95,23 +95,31 @@ def parts_of_task(
     if not pairs_from_probabilities(probabilities, ranks):
         reason = "all_tied" if len(tied) == len(rankings) else "evenly_split"
         return [], [Aside(each, reason) for each in rankings]
-    return [Part(tuple(rankings), ranks, probabilities, sum(weights))], [Aside(each, MERGED) for each in rankings]
+    return [GroupSource(tuple(rankings), ranks, probabilities, sum(weights))], [
+        Aside(each, MERGED) for each in rankings
+    ]
 
 
 def decided_part(
     decision: Adjudication, answers: Sequence[Ranking], weight_of: Callable[[str], float]
-) -> tuple[list[Part], list[Aside]]:
+) -> tuple[list[GroupSource], list[Aside]]:
     """The group of a task on which a researcher has decided, if it has a pair; all else that was said is overruled."""
     overruled = [Aside(each, "skipped" if each.status is RankingStatus.SKIPPED else OVERRULED) for each in answers]
     if is_all_tied(decision.ranks):
         return [], overruled
     seen = [each for each in answers if each.id in decision.seen and each.status is RankingStatus.RANKED]
     weight = sum(weight_of(each.annotator_id) for each in seen)
-    return [Part((), decision.ranks, (), weight or 1.0, decision)], overruled
+    return [GroupSource((), decision.ranks, (), weight or 1.0, decision)], overruled
 
 
 def build_group(
-    part: Part, task: Task, rankings: Sequence[Ranking], *, split: Split, name_of: Callable[[str], str], weight: float
+    part: GroupSource,
+    task: Task,
+    rankings: Sequence[Ranking],
+    *,
+    split: Split,
+    name_of: Callable[[str], str],
+    weight: float,
 ) -> Group:
     """A part as a row of the snapshot. `rankings`: all of the task, which say how many agree of how many."""
     decision, one = part.decision, part.rankings[0] if len(part.rankings) == 1 else None

@@ -32,7 +32,7 @@ class AlarmKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AnnotatorAlarm:
     """Gold: the pair agreement `value` on `n` items is below the threshold. Haste: a share of `n` answers is above.
 
     `low`, `high`: the 95 % interval of the value (Wilson's). The threshold is for the value, as the project asks: where
@@ -55,7 +55,7 @@ class Paused:
     ask: tuple[str, ...]
 
 
-def alarms_of(tx: Tx, project: Project, annotator_id: str) -> list[Alarm]:
+def alarms_of(tx: Tx, project: Project, annotator_id: str) -> list[AnnotatorAlarm]:
     """What is to be looked at in an annotator's newer answers, whatever the project makes follow from it."""
     since = last_lifted_at(tx, project.id, annotator_id)
     found = (_gold_alarm(tx, project, annotator_id, since), _haste_alarm(tx, project, annotator_id, since))
@@ -102,15 +102,15 @@ def lift(store: Store, who: Actor, project_id: str, annotator_id: str, note: str
         lift_pause(tx, project_id, annotator_id, by=who.id, note=note)
 
 
-def _gold_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> Alarm | None:
+def _gold_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> AnnotatorAlarm | None:
     found = agreement_with_gold(gold_answers(tx, project.id, annotator_id, since=since))
     threshold = project.settings.gold_threshold
     if found.value is None or found.n_items < project.settings.gold_min_items or found.value >= threshold:
         return None
-    return Alarm(AlarmKind.GOLD, found.value, threshold, found.n_items, found.low, found.high)
+    return AnnotatorAlarm(AlarmKind.GOLD, found.value, threshold, found.n_items, found.low, found.high)
 
 
-def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> Alarm | None:
+def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> AnnotatorAlarm | None:
     answers = first_answers(tx, project.id, annotator_id, since=since, limit=LAST_ANSWERS)
     tasks = {task.id: task for task in get_tasks(tx, list({each.task_id for each in answers}))}
     timed = [(each.duration_ms, tasks[each.task_id]) for each in answers if each.duration_ms is not None]
@@ -119,7 +119,7 @@ def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> A
         return None
     share = sum(is_hasty(duration, n_words(task)) for duration, task in timed) / len(timed)
     low, high = wilson(share, len(timed))
-    return Alarm(AlarmKind.HASTE, share, threshold, len(timed), low, high) if share > threshold else None
+    return AnnotatorAlarm(AlarmKind.HASTE, share, threshold, len(timed), low, high) if share > threshold else None
 
 
 def _is_hasty(answer: NewRanking, task: Task) -> bool:

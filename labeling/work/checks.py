@@ -24,7 +24,7 @@ from data.store import Store, Tx
 from labeling.judgement.bias import LengthBias, PositionBias, length_bias, length_lean, position_bias
 from labeling.judgement.haste import is_hasty, n_words
 from labeling.judgement.pair_agreement import PairAgreement, agreement_with_gold, self_consistency
-from labeling.work.alarms import Alarm, alarms_of
+from labeling.work.alarms import AnnotatorAlarm, alarms_of
 
 _MINUTE_S = 60.0
 _AT_ONCE = 500
@@ -55,12 +55,12 @@ class AnnotatorRow:
     length: LengthBias
     gold: PairAgreement
     consistency: PairAgreement
-    alarms: list[Alarm]
+    alarms: list[AnnotatorAlarm]
     is_paused: bool
 
 
 @dataclass
-class _Tally:
+class _AnnotatorTally:
     """What is gathered of one annotator."""
 
     statuses: Counter[RankingStatus] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ class _Tally:
             self.seconds.append(ranking.duration_ms / 1000)
             self.n_hasty += is_hasty(ranking.duration_ms, n_words(task))
 
-    def row(self, annotator_id: str, name: str, alarms: list[Alarm], *, is_paused: bool) -> AnnotatorRow:
+    def row(self, annotator_id: str, name: str, alarms: list[AnnotatorAlarm], *, is_paused: bool) -> AnnotatorRow:
         return AnnotatorRow(
             annotator_id=annotator_id,
             name=name,
@@ -116,7 +116,7 @@ def annotator_table(store: Store, project_id: str) -> list[AnnotatorRow]:
     """One row for each annotator with an answer in the project, by name. Raises NotFound."""
     with store.read() as tx:
         project = get_project(tx, project_id)
-        tallies: dict[str, _Tally] = defaultdict(_Tally)
+        tallies: dict[str, _AnnotatorTally] = defaultdict(_AnnotatorTally)
         for ranking, task in _answers(tx, project_id):
             tallies[ranking.annotator_id].add(ranking, task)
         for ranking, gold in gold_answers(tx, project_id):

@@ -19,7 +19,7 @@ from data.records import Person, Project, Purpose, Role, SubmitOutcome
 from data.store import Store
 from data.store.tables_checks import pause
 from labeling.judgement.pair_agreement import PairAgreement
-from labeling.work.alarms import Alarm, AlarmKind, Paused, lift, pauses
+from labeling.work.alarms import AlarmKind, AnnotatorAlarm, Paused, lift, pauses
 from labeling.work.checks import annotator_table
 from labeling.work.session import next_work, submit
 
@@ -48,7 +48,7 @@ def test_low_agreement_with_gold_is_a_warning_that_researchers_see_and_stops_nob
     assert (row.alarms, row.is_paused) == ([], False)  # one gold task says too little
     work_on(store, ann, project, 1, (1, 2, 3))
     [row] = annotator_table(store, project.id)
-    assert row.alarms == [Alarm(AlarmKind.GOLD, 0.5, 0.7, 2)]
+    assert row.alarms == [AnnotatorAlarm(AlarmKind.GOLD, 0.5, 0.7, 2)]
     work = next_work(store, ann, project.id)
     assert work.paused is None
     assert work.assignments
@@ -68,7 +68,7 @@ def test_that_no_response_is_acceptable_is_a_wrong_answer_to_gold_and_a_skip_is_
             answer(store, bob, each, **({"unacceptable": True} if each.purpose is Purpose.GOLD else {}))
         row = annotator_table(store, project.id)[1]
         assert (row.gold, row.is_paused) == (PairAgreement(0.0, 3 * n_given, n_given), n_given == 2)
-    assert row.alarms == [Alarm(AlarmKind.GOLD, 0.0, 0.7, 2)]
+    assert row.alarms == [AnnotatorAlarm(AlarmKind.GOLD, 0.0, 0.7, 2)]
     assert next_work(store, bob, project.id).paused is not None
 
 
@@ -174,7 +174,7 @@ def test_haste_is_a_warning_or_a_pause_as_the_project_wants(store: Store, clock:
     [each] = get(store, ann, project)
     key = answer(store, ann, each, duration_ms=1)
     [row] = annotator_table(store, project.id)
-    assert row.alarms == [Alarm(AlarmKind.HASTE, 0.4, 0.25, 5)]
+    assert row.alarms == [AnnotatorAlarm(AlarmKind.HASTE, 0.4, 0.25, 5)]
     assert next_work(store, ann, project.id).paused is None
     settle(store, project, haste_min_answers=4, haste_threshold=0.25, on_haste="pause")
     edit = {"submission_key": "slow-edit", "task_id": each.task.id, "edit_of": key, "duration_ms": 900_000}

@@ -20,7 +20,7 @@ from training.check.memory_plan import (
     BYTES_PER_CUT_CHOICE,
     Models,
     Numbers,
-    Work,
+    Workload,
     find_models,
     largest_lot,
     memory_table,
@@ -239,7 +239,7 @@ def test_the_largest_micro_batch() -> None:
 
 
 def test_the_table_by_hand() -> None:
-    policy, critic, work = Numbers(0, 1000), Numbers(0, 900), Work(micro_batch=7000, cache=4000, generating=500)
+    policy, critic, work = Numbers(0, 1000), Numbers(0, 900), Workload(micro_batch=7000, cache=4000, generating=500)
     full = memory_table(PPOConfig(adapter="full"), CPU, policy, critic, 800, work)
     assert [(each.name, each.weights, each.gradients, each.optimizer) for each in full] == [
         ("policy", 4000, 4000, 8000), ("critic", 3600, 3600, 7200), ("reward model", 3200, 0, 0),

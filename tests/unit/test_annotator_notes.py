@@ -10,7 +10,7 @@ from app.words.annotators import notes_of, nothing_words, p_words
 from labeling.judgement.bias import LengthBias, PositionBias
 from labeling.judgement.pair_agreement import PairAgreement
 from labeling.review.agreement import Share
-from labeling.work.alarms import Alarm, AlarmKind
+from labeling.work.alarms import AlarmKind, AnnotatorAlarm
 from labeling.work.checks import AnnotatorRow
 
 CALM = AnnotatorRow(
@@ -42,12 +42,12 @@ def test_calm_work_has_no_note() -> None:
         ),
         ({"is_paused": True}, "Gets no work in this project now"),
         (
-            {"alarms": [Alarm(AlarmKind.GOLD, 0.5, 0.7, 6, 0.19, 0.81)]},
+            {"alarms": [AnnotatorAlarm(AlarmKind.GOLD, 0.5, 0.7, 6, 0.19, 0.81)]},
             "Agrees with gold on 50% (19% to 81%) of the comparisons in 6 tasks, below 70%, which may be chance, for "
             "the interval holds that. Go",
         ),
         (
-            {"alarms": [Alarm(AlarmKind.GOLD, 0.2, 0.7, 60, 0.12, 0.32)]},
+            {"alarms": [AnnotatorAlarm(AlarmKind.GOLD, 0.2, 0.7, 60, 0.12, 0.32)]},
             "Agrees with gold on 20% (12% to 32%) of the comparisons in 60 tasks, below 70%. Go",
         ),
         (
@@ -73,7 +73,7 @@ def test_each_note_says_what_was_seen(changes: dict[str, object], beginning: str
     "changes",
     [
         {"n_hasty": 5},
-        {"alarms": [Alarm(AlarmKind.HASTE, 0.5, 0.2, 30)]},  # the share of hasty answers says it
+        {"alarms": [AnnotatorAlarm(AlarmKind.HASTE, 0.5, 0.2, 30)]},  # the share of hasty answers says it
         {"consistency": PairAgreement(0.6, 15, 5)},
         {"consistency": PairAgreement(0.0, 12, 4)},
         {"n_hasty": 2, "n_timed": 3},  # too few to say anything

@@ -21,7 +21,7 @@ from app.widgets.rewards.report import more_words, sureness_words
 from app.words.best_policy import best_words
 from data.intervals import Difference, paired
 from data.runs.best_policy import BestPolicy, standing
-from labeling.judgement.win_rates import Outcome, win_rates
+from labeling.judgement.win_rates import PairOutcome, win_rates
 from labeling.review.agreement import Figure
 from labeling.review.selection_report import Arm
 from labeling.review.selection_report import verdict as selection_verdict
@@ -64,7 +64,7 @@ def table(n: int, effect: float) -> str:
 
 
 def rates(n: int, effect: float) -> str:
-    outcomes = [[[Outcome("one", "two", 1.0 if effect or each % 2 else 0.0)]] for each in range(n)]
+    outcomes = [[[PairOutcome("one", "two", 1.0 if effect or each % 2 else 0.0)]] for each in range(n)]
     return rate_words(win_rates(outcomes).rates, {})
 
 

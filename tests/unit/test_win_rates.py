@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from labeling.judgement.win_rates import Outcome, PromptOutcomes, win_rates
+from labeling.judgement.win_rates import PairOutcome, PromptOutcomes, win_rates
 
 
 def ranked(*results: float, pair: tuple[str, str] = ("a", "b")) -> PromptOutcomes:
     """A prompt with one ranking for each result."""
-    return [[Outcome(*pair, result)] for result in results]
+    return [[PairOutcome(*pair, result)] for result in results]
 
 
 def test_rates_by_hand() -> None:
@@ -77,7 +77,7 @@ def test_planted_strengths_are_found() -> None:
 def test_turning_every_outcome_turns_the_result() -> None:
     prompts = [ranked(1), ranked(0.5), ranked(0), ranked(1)]
     turned = [
-        [[Outcome("a", "b", 1 - each.result) for each in ranking] for ranking in rankings] for rankings in prompts
+        [[PairOutcome("a", "b", 1 - each.result) for each in ranking] for ranking in rankings] for rankings in prompts
     ]
     (rate,), (other,) = win_rates(prompts).rates, win_rates(turned).rates
     assert (rate.wins, rate.losses) == (other.losses, other.wins)

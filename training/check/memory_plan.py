@@ -48,7 +48,7 @@ class Numbers(NamedTuple):
     trained: int
 
 
-class Work(NamedTuple):
+class Workload(NamedTuple):
     """Bytes held for one micro-batch, and in generation for the cache and beside it. `rule`: why they are from a
     rule of thumb; empty where they were found by running the models without data."""
 
@@ -126,7 +126,7 @@ def numbers_of(model: Any) -> Numbers:
 
 def plan(
     config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot | None = None
-) -> tuple[list[Part], Work]:
+) -> tuple[list[Part], Workload]:
     """The table for prompts of these lengths. `lot`: another micro-batch than the largest that may come."""
     work = work_of(config, models, machine, lengths, lot or largest_lot(config, lengths, config.minibatch_size))
     policy, critic = numbers_of(models.policy), numbers_of(models.critic)
@@ -140,7 +140,7 @@ def memory_table(
     policy: Numbers,
     critic: Numbers,
     reward: int,
-    work: Work,
+    work: Workload,
     seconds: Sequence[int] = (),
 ) -> list[Part]:
     """Four roles and the second reward models, then what is added while a micro-batch, or generation, is at work: never
@@ -182,7 +182,7 @@ def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lo
     return Lot(rows, math.ceil(tokens / rows), scored, together if config.share_prompts else 0)
 
 
-def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Work:
+def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Workload:
     """What one micro-batch of training or scoring takes at most, and generation: at its beginning or at its end."""
     prompts = min(config.batch_size, config.prompts_per_iteration)
     rows = prompts * config.responses_per_prompt
@@ -205,8 +205,8 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         together, largest = copied_weights(models.policy)
-        return Work(by_rule(text, lot) + together, cache_by_rule(text, rows, length), choosing + largest, reason)
-    return Work(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
+        return Workload(by_rule(text, lot) + together, cache_by_rule(text, rows, length), choosing + largest, reason)
+    return Workload(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
 
 
 def step_peak(models: Models, machine: Machine, parts: Sequence[Part], lot: Lot, *, is_by_rule: bool) -> int:

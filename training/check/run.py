@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from data.errors import Fenced, InvalidInput, ProjectError
-from training.check.memory_plan import Models, Part, Work, find_models, peak, plan, step_peak
+from training.check.memory_plan import Models, Part, Workload, find_models, peak, plan, step_peak
 from training.check.role_checks import Start, check_saving, compare_with_models, numbers_at_start
 from training.check.sample import Shown, show_sample
 from training.check.weightless import Lot
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Report:
+class CheckReport:
     """What the checks found, in their order; the rest is shown beside them."""
 
     checks: list[dict[str, str]] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Preflight:
     n_held_out: int
     models: Models
     parts: list[Part]
-    work: Work
+    work: Workload
     before: int | None  # what the process held when nothing of the models was loaded
     roles: Roles
     learner: Learner
@@ -111,9 +111,9 @@ class Preflight:
     seconds: list[RewardModel]
 
     def __init__(self, config: PPOConfig, reporter: Reporter) -> None:
-        self.config, self.reporter, self.report = config, reporter, Report()
+        self.config, self.reporter, self.report = config, reporter, CheckReport()
 
-    def look(self) -> Report:
+    def look(self) -> CheckReport:
         checks = (
             ("Sizes divide", self.sizes), ("Model and machine", self.model), ("End and padding", self.tokens),
             ("The reward model's zero", self.shift), ("Context and prompts", self.context),

@@ -21,7 +21,7 @@ from training.lm.dataset import EncodedGroup
 from training.lm.encoding import Sequences
 
 
-class Row(NamedTuple):
+class PackedRow(NamedTuple):
     """A prompt with responses that follow it. `places`: where the responses' scores belong, among the lot's."""
 
     prompt: list[int]
@@ -58,14 +58,14 @@ class Packed(NamedTuple):
         return Packed(ids, positions, prompt_ends, ends, self.blocks.to(device))
 
 
-def rows_of(groups: Sequence[EncodedGroup]) -> list[Row]:
+def rows_of(groups: Sequence[EncodedGroup]) -> list[PackedRow]:
     """The rows of some rankings. Responses share a row where their prompts were cut alike, or not at all."""
-    rows: list[Row] = []
+    rows: list[PackedRow] = []
     place = 0
     for group in groups:
-        of_prompt: dict[tuple[int, ...], Row] = {}
+        of_prompt: dict[tuple[int, ...], PackedRow] = {}
         for sequence, length in zip(group.sequences, group.prompt_lengths, strict=True):
-            row = of_prompt.setdefault(tuple(sequence[:length]), Row(sequence[:length], [], []))
+            row = of_prompt.setdefault(tuple(sequence[:length]), PackedRow(sequence[:length], [], []))
             row.responses.append(sequence[length:])
             row.places.append(place)
             place += 1
@@ -73,24 +73,24 @@ def rows_of(groups: Sequence[EncodedGroup]) -> list[Row]:
     return rows
 
 
-def rows_of_texts(texts: Iterable[tuple[list[int], list[int]]]) -> list[Row]:
+def rows_of_texts(texts: Iterable[tuple[list[int], list[int]]]) -> list[PackedRow]:
     """The rows of prompts with a response each: those to the same prompt share one."""
-    rows: dict[tuple[int, ...], Row] = {}
+    rows: dict[tuple[int, ...], PackedRow] = {}
     for place, (prompt, response) in enumerate(texts):
-        row = rows.setdefault(tuple(prompt), Row(prompt, [], []))
+        row = rows.setdefault(tuple(prompt), PackedRow(prompt, [], []))
         row.responses.append(response)
         row.places.append(place)
     return list(rows.values())
 
 
-def rows_of_batch(batch: Sequences) -> list[Row]:
+def rows_of_batch(batch: Sequences) -> list[PackedRow]:
     """The same of a batch."""
     starts, ends = batch.prompt_lengths.tolist(), batch.attention.sum(1).tolist()
     ids = batch.ids.tolist()
     return rows_of_texts((each[:start], each[start:end]) for each, start, end in zip(ids, starts, ends, strict=True))
 
 
-def pack_rows(rows: Sequence[Row]) -> Packed:
+def pack_rows(rows: Sequence[PackedRow]) -> Packed:
     """One pass over the rows. Every place from 0 must be named once by some row."""
     n, longest = sum(len(row.places) for row in rows), max(len(row.prompt) for row in rows)
     most = max(len(response) for row in rows for response in row.responses)

@@ -30,7 +30,7 @@ from training.lm.models import (
     weights_hash,
 )
 from training.lm.models import load_encoder as _load_encoder
-from training.lm.packing import Packed, Row, cut_in_lots, pack_rows, rows_of
+from training.lm.packing import Packed, PackedRow, cut_in_lots, pack_rows, rows_of
 
 HEADS_FILE = "heads.safetensors"
 log = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class Scorer:
         return raw - self.info.shift
 
     @torch.no_grad()
-    def score_together(self, rows: Sequence[Row]) -> Tensor:
+    def score_together(self, rows: Sequence[PackedRow]) -> Tensor:
         """Scores (N,) of responses that share their prompts, in one forward pass, in the order of the rows' places."""
         packed = pack_rows(rows).to(self.machine.device)
         with self.machine.autocast():

@@ -22,7 +22,7 @@ HALF_TOLERANCE = 0.05  # of the largest number, where weights are in bf16: a wro
 PROMPT_TOKENS, RESPONSE_TOKENS, _RESPONSES, _TENSORS = 24, (9, 5, 12), 3, 24
 
 
-class Check(NamedTuple):
+class SharingCheck(NamedTuple):
     """`reason`: why prompts are not shared; empty where they are.
 
     Differences are relative where numbers exceed 1, and in bf16.
@@ -37,11 +37,11 @@ class Check(NamedTuple):
         return not self.reason
 
 
-def check_shared_prompts(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, max_length: int) -> Check:
+def check_shared_prompts(classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, max_length: int) -> SharingCheck:
     """Score the beginnings of two rankings both ways and compare scores and gradients. No gradient is left behind."""
     reason = why_not(bare(classifier), max_length)
     if reason:
-        return Check(reason)
+        return SharingCheck(reason)
     probe = [_short(group) for group in groups[:2]]
     is_training = classifier.training
     classifier.eval()
@@ -65,18 +65,18 @@ def why_not(model: Any, longest: int) -> str:
     return ""
 
 
-def compare_both_ways(numbers: Callable[[bool], list[Tensor]], n_outputs: int, *, is_half: bool) -> Check:
+def compare_both_ways(numbers: Callable[[bool], list[Tensor]], n_outputs: int, *, is_half: bool) -> SharingCheck:
     """Compare what `numbers` gives for separate and for shared prompts: first the outputs, then the gradients."""
     try:
         separate, shared = numbers(False), numbers(True)
     except (TypeError, ValueError, RuntimeError, IndexError) as error:
-        return Check(f"the model can't do it: {' '.join(str(error).split())[:200]}")
+        return SharingCheck(f"the model can't do it: {' '.join(str(error).split())[:200]}")
     least, limits = (0.0, (HALF_TOLERANCE,) * 2) if is_half else (1.0, (SCORE_TOLERANCE, GRADIENT_TOLERANCE))
     by_output = _difference(separate[:n_outputs], shared[:n_outputs], least)
     by_gradient = _difference(separate[n_outputs:], shared[n_outputs:], least)
     if by_output <= limits[0] and by_gradient <= limits[1]:
-        return Check("", by_output, by_gradient)
-    return Check("the model gives other numbers that way", by_output, by_gradient)
+        return SharingCheck("", by_output, by_gradient)
+    return SharingCheck("the model gives other numbers that way", by_output, by_gradient)
 
 
 def _short(group: EncodedGroup) -> EncodedGroup:

@@ -18,7 +18,7 @@ FALLING_FOR = 3  # evaluations in a row
 OVER_OPTIMISED = "over_optimised"
 
 
-class Alarm(NamedTuple):
+class TrainingAlarm(NamedTuple):
     """One thing that is wrong: a word for the event, what was seen, what to do."""
 
     kind: str
@@ -26,7 +26,7 @@ class Alarm(NamedTuple):
     advice: str
 
 
-def look(config: PPOConfig, watch: Watch, figures: dict[str, float]) -> list[Alarm]:
+def look(config: PPOConfig, watch: Watch, figures: dict[str, float]) -> list[TrainingAlarm]:
     """The alarms that go on with this iteration's figures. An alarm is told once until it has gone off again."""
     if not watch.first:
         watch.first = {name: figures[name] for name in ("policy/entropy", "response/length_mean",
@@ -39,13 +39,13 @@ def look(config: PPOConfig, watch: Watch, figures: dict[str, float]) -> list[Ala
 
 def alarms(
     config: PPOConfig, first: dict[str, float], now: dict[str, float], evaluations: list[dict[str, float]]
-) -> list[Alarm]:
+) -> list[TrainingAlarm]:
     """All that is wrong. `first`, `now`: figures of the first and of this iteration. `evaluations`: in their order."""
     found = []
     kl, length = now["kl/k1_mean"], now["response/length_mean"]
     if config.max_kl is not None and kl > config.max_kl:
         found.append(
-            Alarm(
+            TrainingAlarm(
                 "kl_above_ceiling",
                 f"KL to the reference {kl:.1f} nats per response, max_kl = {config.max_kl:g}",
                 "raise kl_coef or set kl_target, lower learning_rate; take the best policy, run:ID/best, not the last",
@@ -53,7 +53,7 @@ def alarms(
         )
     if now["policy/entropy"] < COLLAPSED_ENTROPY * first["policy/entropy"]:
         found.append(
-            Alarm(
+            TrainingAlarm(
                 "entropy_collapsed",
                 f"entropy {now['policy/entropy']:.3f} nats per token, {first['policy/entropy']:.3f} at the start",
                 "read the samples for one repeated answer; raise kl_coef or entropy_coef, lower learning_rate",
@@ -65,7 +65,7 @@ def alarms(
     return found
 
 
-def look_at_evaluations(watch: Watch) -> list[Alarm]:
+def look_at_evaluations(watch: Watch) -> list[TrainingAlarm]:
     """The alarm that goes on with the last evaluation, after which no iteration comes."""
     if not is_over_optimised(watch.evaluations) or OVER_OPTIMISED in watch.raised:
         return []
@@ -81,9 +81,9 @@ def is_over_optimised(evaluations: list[dict[str, float]]) -> bool:
     return all(b["score"] > a["score"] and b["second"] < a["second"] for a, b in pairwise(last))
 
 
-def _over_optimised(evaluations: list[dict[str, float]]) -> Alarm:
+def _over_optimised(evaluations: list[dict[str, float]]) -> TrainingAlarm:
     n = f"{int(evaluations[-1]['prompts']):,} " if "prompts" in evaluations[-1] else ""
-    return Alarm(
+    return TrainingAlarm(
         OVER_OPTIMISED,
         f"on {n}held-out prompts the score rose in {FALLING_FOR} evaluations in a row while the second figure fell: "
         f"{evaluations[-1]['score']:.3f} and {evaluations[-1]['second']:.3f} now",
@@ -92,11 +92,11 @@ def _over_optimised(evaluations: list[dict[str, float]]) -> Alarm:
     )
 
 
-def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, ended: float) -> list[Alarm]:
+def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, ended: float) -> list[TrainingAlarm]:
     found = []
     if first["response/ended_share"] > 0 and ended < FEW_END * first["response/ended_share"]:
         found.append(
-            Alarm(
+            TrainingAlarm(
                 "responses_no_longer_end",
                 f"{ended:.0%} of the responses end by themselves, {first['response/ended_share']:.0%} at the start",
                 "raise missing_eos_penalty or max_new_tokens; look whether the reward model likes length",
@@ -105,7 +105,7 @@ def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, en
     is_grown = first["response/length_mean"] < AT_THE_CAP * config.max_new_tokens
     if is_grown and length >= AT_THE_CAP * config.max_new_tokens:
         found.append(
-            Alarm(
+            TrainingAlarm(
                 "length_at_the_cap",
                 f"{length:.1f} tokens in the mean, max_new_tokens = {config.max_new_tokens}",
                 "the score may be gamed by length: compare it with the length in the reward run's report",
@@ -113,7 +113,7 @@ def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, en
         )
     if length < 2 <= first["response/length_mean"] / 2:
         found.append(
-            Alarm(
+            TrainingAlarm(
                 "responses_are_empty",
                 f"{length:.1f} tokens in the mean, {first['response/length_mean']:.1f} at the start",
                 "the reward model scores an empty answer higher than a poor one; raise kl_coef, rank such answers",

@@ -23,7 +23,7 @@ from training.lm.models import Machine
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate
 from training.maths.masked import masked_mean, whiten
-from training.ppo.alarms import Alarm, look, look_at_evaluations
+from training.ppo.alarms import TrainingAlarm, look, look_at_evaluations
 from training.ppo.evaluation import Evaluation
 from training.ppo.figures import mean_of_steps, rollout_metrics, samples
 from training.ppo.learner import Learner, save
@@ -143,7 +143,7 @@ def evaluate_if_due(evaluation: Evaluation | None, learner: Learner, reporter: R
             reporter.event(alarm.kind, iteration=learner.iteration, seen=alarm.seen, advice=alarm.advice)
 
 
-def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[Alarm], reporter: Reporter) -> None:
+def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[TrainingAlarm], reporter: Reporter) -> None:
     """Record the alarms, write a checkpoint where one is due, and stop if somebody or an alarm wants that."""
     for alarm in alarms:
         reporter.event(alarm.kind, iteration=learner.iteration, seen=alarm.seen, advice=alarm.advice)

@@ -8,18 +8,25 @@ import torch
 from torch import Tensor
 
 from training.lm.encoding import Encoder, pack
-from training.lm.sharing import PROMPT_TOKENS, RESPONSE_TOKENS, Check, compare_both_ways, mixed_gradients, why_not
+from training.lm.sharing import (
+    PROMPT_TOKENS,
+    RESPONSE_TOKENS,
+    SharingCheck,
+    compare_both_ways,
+    mixed_gradients,
+    why_not,
+)
 from training.ppo.roles import Roles, ScoredRow
 from training.ppo.rollout import PromptItem
 
 
-def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder, longest: int) -> Check:
+def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Encoder, longest: int) -> SharingCheck:
     """The same for the roles of PPO: log-probabilities, values and their gradients, and scores.
 
     longest: tokens of the longest text to come. The roles are left as they were.
     """
     if not roles.policy.has_plain_head:
-        return Check("the policy's logits are not what its head gives, but scaled or capped")
+        return SharingCheck("the policy's logits are not what its head gives, but scaled or capped")
     reading = roles.reward_model.reading
     is_same_text = reading.shares_prompts and not reading.info.reads_facts
     for model, tokens in (
@@ -29,7 +36,7 @@ def check_shared_roles(roles: Roles, prompts: Sequence[PromptItem], encoder: Enc
     ):
         reason = why_not(model, tokens)
         if reason:
-            return Check(reason)
+            return SharingCheck(reason)
     probe = [
         ScoredRow(prompt.messages, prompt.ids[:PROMPT_TOKENS], response, encoder.decode(response))
         for prompt in prompts[:2]

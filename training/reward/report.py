@@ -52,7 +52,7 @@ def judged_groups(encoded: Sequence[EncodedGroup], scores: Sequence[Tensor], gro
     return found
 
 
-class Reported:
+class ReportInput:
     """What the report of a run is made of: its snapshot's rankings, encoded and as they were given."""
 
     def __init__(self, folder: Path, encoded: Encoded) -> None:

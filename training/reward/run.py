@@ -40,7 +40,7 @@ from training.maths.losses import ranking_loss
 from training.reward.data import read_data
 from training.reward.model_card import CARD, model_card
 from training.reward.objective import Objective
-from training.reward.report import Reported
+from training.reward.report import ReportInput
 from training.reward.save import save_reward_model
 from training.reward.trainer import METRIC_NAMES, RankingTrainer, as_batch
 
@@ -48,7 +48,7 @@ MIN_LR_SHARE = 0.1
 EVALUATIONS = 10  # of a run that does not say how many steps between them
 
 
-class Evaluation(NamedTuple):
+class HeldOutFigures(NamedTuple):
     """Held-out figures; pair accuracies are means over rankings, equal scores count half."""
 
     loss: float
@@ -83,7 +83,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     report = None
     if encoded.held_out:
         shifted = [scores - info.shift for scores in held_out]
-        report = Reported(folder, encoded).report(shifted, config, reporter, source, encoder, machine)
+        report = ReportInput(folder, encoded).report(shifted, config, reporter, source, encoder, machine)
     card = model_card(info, reporter.run.id, reporter.run.snapshot_id, report, encoder)
     (reporter.folder / MODEL_FOLDER / CARD).write_text(card, encoding="utf-8")
     return {
@@ -144,7 +144,7 @@ def _evaluate_on_the_way(
     return seen
 
 
-def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> Evaluation:
+def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tensor]) -> HeldOutFigures:
     """Compare held-out scores with people. The length baseline ranks the longer response first."""
     plain = Objective()
     losses, accuracies, by_length, n_exact = [], [], [], 0
@@ -159,7 +159,7 @@ def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tenso
         by_length.append(float(longer.pair_accuracy))
         in_order = given[:, None] > given[None, :]
         n_exact += bool(in_order[sure > sure.T].all())
-    return Evaluation(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
+    return HeldOutFigures(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
 
 
 def _scores(trainer: RankingTrainer, groups: Sequence[EncodedGroup]) -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 from app.commands.base.common import Context, Outcome, add_group, add_word, as_document, counted, table
 from data.labels.roles import OPERATOR
 from labeling.judgement.win_rates import NOT_CONNECTED, Interval, Rate
-from labeling.review.comparison import Report, comparison_report, create_comparison
+from labeling.review.comparison import ComparisonReport, comparison_report, create_comparison
 
 
 def add_words(words: Any) -> None:
@@ -37,7 +37,7 @@ def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     return Outcome({"project_id": project.id, **as_document(report)}, _lines(report))
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: ComparisonReport) -> list[str]:
     rates, strengths = report.rates.rates, report.rates.strengths
     if not rates:
         return ["nothing to compare yet: no ranking has responses of two models"]

@@ -17,7 +17,7 @@ from data.intervals import LEAST_PROMPTS, Told, told
 from data.labels.tasks import models_of_project
 from data.records import Project, Role, Run
 from labeling.judgement.win_rates import NOT_CONNECTED, Rate
-from labeling.review.comparison import Report, comparison_report, create_comparison
+from labeling.review.comparison import ComparisonReport, comparison_report, create_comparison
 
 KEY = "win_rates"
 
@@ -135,7 +135,7 @@ def _rates_table(rates: list[Rate], names: dict[str, str], key: str) -> None:
     )
 
 
-def _chart(report: Report, names: dict[str, str]) -> Any:
+def _chart(report: ComparisonReport, names: dict[str, str]) -> Any:
     rows = [
         {
             "model": names.get(each.model, each.model),
