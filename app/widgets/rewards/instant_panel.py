@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.actions.context import home, require, store
 from app.actions.instant import FEWEST, what_labels_tell
-from app.actions.instant import Told as WhatLabelsTell
+from app.actions.instant import InstantAccuracy
 from app.widgets.base.problems import plain
 from app.widgets.base.read_responses import offer_reading
 from app.widgets.rewards.report import share_words
@@ -55,11 +55,11 @@ def _share(place: Any, label: str, figure: dict[str, Any] | None) -> None:
 
 
 @st.cache_resource(ttl=60, max_entries=50, show_spinner=False)
-def _told(project_id: str, _counts: Sequence[tuple[str, str]]) -> WhatLabelsTell:
+def _told(project_id: str, _counts: Sequence[tuple[str, str]]) -> InstantAccuracy:
     return what_labels_tell(store(), home(), project_id)
 
 
-def verdict(told: WhatLabelsTell) -> str:
+def verdict(told: InstantAccuracy) -> str:
     """Whether the labels tell more than how long a response is."""
     gain = told.gain or {"low": None, "high": None, "prompts": 0}
     n = count(gain["prompts"], "prompt")
@@ -76,7 +76,7 @@ def verdict(told: WhatLabelsTell) -> str:
     )
 
 
-def _too_little(project: Project, told: WhatLabelsTell) -> None:
+def _too_little(project: Project, told: InstantAccuracy) -> None:
     n = told.n_rankings + told.n_without
     if n < FEWEST:
         st.caption(f"{count(n, 'ranking')} with a pair so far; from {FEWEST} on this panel says what they tell.")
@@ -84,7 +84,7 @@ def _too_little(project: Project, told: WhatLabelsTell) -> None:
         _read_them(project, told)
 
 
-def _read_them(project: Project, told: WhatLabelsTell) -> None:
+def _read_them(project: Project, told: InstantAccuracy) -> None:
     """Offer the run that reads what no model has read yet."""
     offer_reading(
         project, f"{count(told.n_without, 'ranking')} with responses that the frozen model has not read.", KEY
