@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.actions.instant import Told as WhatLabelsTell
+from app.actions.instant import InstantAccuracy
 from app.demo.report import gain_words as demo_gain
 from app.screens.compare import difference_words
 from app.widgets.labels.agreement import mark_words
@@ -69,7 +69,7 @@ def rates(n: int, effect: float) -> str:
 
 
 def labels(n: int, effect: float) -> str:
-    return labels_tell(WhatLabelsTell(n, 0, gain=shares(n, effect)))
+    return labels_tell(InstantAccuracy(n, 0, gain=shares(n, effect)))
 
 
 def sureness(n: int, effect: float) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app.actions.context import home, require, store
-from app.actions.instant import FEWEST, what_labels_tell
-from app.actions.instant import InstantAccuracy
+from app.actions.instant import FEWEST, InstantAccuracy, what_labels_tell
 from app.widgets.base.problems import plain
 from app.widgets.base.read_responses import offer_reading
 from app.widgets.rewards.report import share_words
