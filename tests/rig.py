@@ -30,7 +30,8 @@ from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 from training.jobs.child import do_run
 from training.jobs.reporter import Reporter
 from training.jobs.worker import Pace, Worker
-from training.launch.config import CONFIGS, PPOConfig
+from training.launch.config import PPOConfig
+from training.launch.kinds import CONFIGS
 from training.launch.queue import queue_run
 from training.lm.encoding import Encoder
 from training.lm.models import Machine, find_model, load_encoder, set_up_machine

@@ -10,7 +10,7 @@ from data.runs.best_policy import BEST_EVENT, STANDING_EVENT, standing, standing
 from data.runs.metrics import report_step
 from data.runs.state import add_event, claim_run, create_run, finish_run, get_run
 from data.store import Store
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 
 TOLD_BY = "held_out/objective"
 

@@ -13,7 +13,7 @@ from app.widgets.base.page import ShownErrors, empty_state, go_to, need_project,
 from app.widgets.base.problems import plain
 from app.widgets.forms.score_form import score_form
 from app.widgets.policies.best_policy import show_best
-from app.widgets.policies.frontier import POLICIES, is_evaluated, show_frontier
+from app.widgets.policies.frontier import is_evaluated, show_frontier
 from app.widgets.policies.policies_table import show_baselines
 from app.widgets.policies.start_and_policy import start_and_policy
 from app.widgets.policies.token_inspector import has_rollouts, token_inspector
@@ -24,14 +24,14 @@ from app.widgets.runs.details import show_config, show_events, show_log, show_no
 from app.widgets.runs.lineage import show_lineage
 from app.widgets.runs.overlay import PARAM, show_curves
 from app.widgets.runs.status import BADGES, REFRESH_S, look, run_status
-from app.words.values import KIND_WORDS, run_name, short_id
+from app.words.values import run_name, short_id
 from data.labels.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs.best_policy import best_name
 from data.runs.lineage import parents_of, starts_of
 from data.runs.state import get_run, list_runs
-from training.launch.config import CONFIGS
 from training.launch.find import best_policies, trained_models
+from training.launch.kinds import CONFIGS, KINDS, WRITERS
 
 KEY = "runs"
 LINEAGE = "Lineage"
@@ -39,7 +39,6 @@ TABS = ("Curves", "Samples", "Events", "Configuration", LINEAGE, "Log")
 REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
 TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
-LEARN_FROM_RANKINGS = (RunKind.SFT, RunKind.DPO)  # a reward model only evaluates them
 
 
 def render() -> None:
@@ -100,7 +99,7 @@ def runs_frame(runs: list[Run]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "run": [short_id(run.id) for run in runs],
-            "kind": [KIND_WORDS[run.kind] for run in runs],
+            "kind": [KINDS[run.kind].title for run in runs],
             "status": [[run.status.value] for run in runs],
             "progress": [100 * _share(run) for run in runs],
             "step": [f"{run.step:,} of {run.total_steps:,}" if run.total_steps else f"{run.step:,}" for run in runs],
@@ -117,7 +116,7 @@ def _share(run: Run) -> float:
 
 
 def _source(run: Run) -> str:
-    if run.reward_run_id is not None and run.kind not in LEARN_FROM_RANKINGS:
+    if run.reward_run_id is not None and not KINDS[run.kind].may_be_evaluated:
         return f"reward model {short_id(run.reward_run_id)}"
     return f"snapshot {short_id(run.snapshot_id)}" if run.snapshot_id else ""
 
@@ -208,9 +207,7 @@ def _next_steps(run: Run) -> None:
             st.link_button(label, address, icon=":material/download:", key=f"{KEY}.{name}.{run.id}")
     if run.kind is RunKind.REWARD and st.button("Train a policy", type="primary", key=f"{KEY}.to_ppo"):
         go_to("train", kind=RunKind.PPO.value, reward=run.id, snapshot=run.snapshot_id or "")
-    if run.kind in POLICIES and st.button(
-        "Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"
-    ):
+    if run.kind in WRITERS and st.button("Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"):
         go_to("compare", model_b=f"run:{run.id}", reward=run.reward_run_id or "")
     if is_evaluated(run) and st.button("Baselines", icon=":material/table_chart:", key=f"{KEY}.to_baselines"):
         _start_baselines(run)

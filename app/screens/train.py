@@ -24,18 +24,15 @@ from app.widgets.forms.config_form import config_form
 from app.widgets.forms.data_counts import count_now, show_counts
 from app.widgets.rewards.instant_panel import instant_panel
 from app.widgets.runs.check import show_check
-from app.words.values import KIND_WORDS, run_name
+from app.words.values import run_name
 from data.fields import from_dict
 from data.files.snapshots import list_snapshots
 from data.records import Person, Project, Role, Run, RunKind
-from training.launch.config import CONFIGS
 from training.launch.find import is_green
+from training.launch.kinds import CONFIGS, KINDS, TRAINED
 from training.launch.queue import MOST_SEEDS
 
 KEY = "train"
-KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
-AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO)
-MAY_BE_JUDGED = (RunKind.SFT, RunKind.DPO)
 NO_JUDGE = "none: no held-out evaluations"
 JUDGE_HELP = (
     "A reward model that scores the policy on held-out prompts while it trains, and measures its KL to the start; with "
@@ -43,19 +40,6 @@ JUDGE_HELP = (
     "run starts from the reward run's model, as PPO does. It takes memory, and so does a copy of the start where "
     "SFT trains every weight. On the command line: `--reward-run ID`"
 )
-FIRST: dict[RunKind, tuple[str, ...]] = {
-    RunKind.REWARD: ("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),
-    RunKind.PPO: (
-        "model", "adapter", "iterations", "prompts_per_iteration", "responses_per_prompt", "max_new_tokens", "kl_coef",
-        "kl_target", "learning_rate",
-    ),
-    RunKind.SFT: ("model", "adapter", "epochs", "learning_rate", "batch_size", "max_length"),
-    RunKind.DPO: ("model", "adapter", "epochs", "learning_rate", "beta", "batch_size"),
-    RunKind.RLOO: (
-        "model", "adapter", "iterations", "prompts_per_step", "responses_per_prompt", "max_new_tokens", "kl_coef",
-        "learning_rate",
-    ),
-}  # fmt: skip
 
 
 def render() -> None:
@@ -78,8 +62,8 @@ def render() -> None:
             if st.button("Freeze a snapshot", type="primary", key=f"{KEY}.to_snapshots"):
                 go_to("snapshots")
         return
-    if kind in AGAINST_REWARD and not reward_runs:
-        text = f"{KIND_WORDS[kind]} trains a policy against a reward model. Train one from your rankings first."
+    if KINDS[kind].needs_reward_run and not reward_runs:
+        text = f"{KINDS[kind].title} trains a policy against a reward model. Train one from your rankings first."
         with empty_state("trophy", "No reward model yet", text, f"{KEY}.no_reward"):
             st.button(
                 "Train a reward model",
@@ -94,13 +78,13 @@ def render() -> None:
 
 
 def _choose_kind() -> RunKind:
-    from_address(f"{KEY}.kind", "kind", [kind.value for kind in KINDS])
+    from_address(f"{KEY}.kind", "kind", [kind.value for kind in TRAINED])
     chosen = st.segmented_control(
         "What to train",
-        [kind.value for kind in KINDS],
+        [kind.value for kind in TRAINED],
         default=None if f"{KEY}.kind" in st.session_state else RunKind.REWARD.value,
         required=True,
-        format_func=lambda kind: KIND_WORDS[RunKind(kind)],
+        format_func=lambda kind: KINDS[RunKind(kind)].title,
         key=f"{KEY}.kind",
     )
     return RunKind(chosen or RunKind.REWARD)
@@ -119,12 +103,12 @@ def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[
     sources["snapshot_id"] = left.selectbox(
         "Snapshot", list(snapshots), format_func=snapshots.__getitem__, key=f"{KEY}.snapshot"
     )
-    if kind in AGAINST_REWARD:
+    if KINDS[kind].needs_reward_run:
         from_address(f"{KEY}.reward", "reward", list(reward_runs))
         sources["reward_run_id"] = right.selectbox(
             "Reward model", list(reward_runs), format_func=reward_runs.__getitem__, key=f"{KEY}.reward"
         )
-    if kind in MAY_BE_JUDGED:
+    if KINDS[kind].may_be_evaluated:
         offered = {"": NO_JUDGE} | reward_runs
         judge = right.selectbox(
             "Evaluated by", list(offered), format_func=offered.__getitem__, key=f"{KEY}.judge", help=JUDGE_HELP
@@ -141,7 +125,11 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], who: Person)
         others = {each: words for each, words in reward_run_labels(tx, project.id).items() if each != against}
     with st.form(form):
         values = config_form(
-            CONFIGS[kind], form, first=FIRST[kind], suggestions={"model": models}, several={"second_reward_run": others}
+            CONFIGS[kind],
+            form,
+            first=KINDS[kind].first,
+            suggestions={"model": models},
+            several={"second_reward_run": others},
         )
         seeds = _seeds(form) if kind is RunKind.REWARD else 1
         with st.container(horizontal=True):

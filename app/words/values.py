@@ -7,21 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from data.records import Detail, Messages, Run, RunKind
+from data.records import Detail, Messages, Run
+from training.launch.kinds import KINDS
 
-KIND_WORDS = {
-    RunKind.SAMPLE: "Sampling",
-    RunKind.REWARD: "Reward model",
-    RunKind.PPO: "PPO",
-    RunKind.SFT: "SFT",
-    RunKind.DPO: "DPO",
-    RunKind.SCORE: "Scoring",
-    RunKind.COMPARE: "Comparison",
-    RunKind.FEATURES: "Features",
-    RunKind.CHECK: "Check",
-    RunKind.RLOO: "RLOO",
-    RunKind.BASELINES: "Baselines",
-}
 _ABBREVIATIONS = {"kl", "lora", "gae", "ppo", "sft", "dpo", "eos", "ptx", "id", "k", "cpu", "sha256", "trl", "rloo"}
 
 
@@ -31,7 +19,7 @@ def short_id(full_id: str) -> str:
 
 
 def run_name(run: Run) -> str:
-    return f"{KIND_WORDS[run.kind]} {short_id(run.id)}"
+    return f"{KINDS[run.kind].title} {short_id(run.id)}"
 
 
 def field_label(name: str) -> str:

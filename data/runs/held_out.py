@@ -31,8 +31,8 @@ from data.runs.state import get_run
 from data.store.engine import Tx
 from data.text import messages_fingerprint
 
-_SAMPLES_PROMPTS = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK)  # a check looks at what PPO would be trained on
-_LEARNS = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *_SAMPLES_PROMPTS)
+SAMPLE_PROMPTS = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK)  # a check looks at what PPO would be trained on
+LEARN = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *SAMPLE_PROMPTS)
 
 
 @dataclass
@@ -63,7 +63,7 @@ def trained_on(tx: Tx, home: Home, *, models: Iterable[str] = (), runs: Iterable
     named = [_run_behind(home, model) for model in models]
     found = TrainedOn()
     for run in _lineage(tx, home, [*runs, *filter(None, named)], found):
-        if run.kind not in _LEARNS:
+        if run.kind not in LEARN:
             continue
         for what, look in _sources(tx, home, run):
             try:
@@ -138,7 +138,7 @@ def _sources(tx: Tx, home: Home, run: Run) -> Iterator[tuple[str, Callable[[], s
     """What a run was trained on: words for it, and a function that gives its prompts' fingerprints."""
     if run.snapshot_id is not None:
         yield "the rankings", lambda: _of_snapshot(tx, home, run.snapshot_id or "", with_unranked=False)
-    if run.kind in _SAMPLES_PROMPTS:
+    if run.kind in SAMPLE_PROMPTS:
         if file := str(run.config.get("prompts_file") or ""):
             yield "prompts_file", lambda: _of_prompts_file(_kept(home, run, "prompts_file", file))
         elif run.snapshot_id is not None:

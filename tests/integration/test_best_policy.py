@@ -20,7 +20,7 @@ from data.runs.best_policy import best_policy, is_best, run_of
 from data.runs.lineage import ancestors, descendants
 from data.store import Store
 from training.jobs.reporter import Silent
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 from training.launch.queue import queue_run
 from training.lm.models import find_model, weights_hash
 from training.measures.equal_kl import SCORE

@@ -25,7 +25,7 @@ from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot
 from data.runs.metrics import report_step
 from data.runs.state import claim_run, finish_run, get_run, list_runs
 from data.store import Store
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 from training.launch.queue import queue_run
 
 

@@ -21,7 +21,8 @@ from data.store import Store
 from data.text import messages_fingerprint
 from labeling.review.comparison import comparison_report, create_comparison
 from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
-from training.launch.config import CONFIGS, BaselinesConfig
+from training.launch.config import BaselinesConfig
+from training.launch.kinds import CONFIGS
 from training.launch.queue import queue_run
 from training.launch.starts import start_of
 

@@ -19,7 +19,7 @@ from data.files.snapshots import read_groups
 from data.records import Run, RunKind, RunStatus, Split
 from data.runs.state import resume_run
 from training.jobs.reporter import Reporter
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 from training.lm.generation import generate, random_numbers
 from training.lm.models import Machine, find_model, load_encoder
 from training.lm.scorer import Scorer

@@ -25,7 +25,7 @@ from data.store import Store
 from data.store.tables import response
 from training.launch import count, find
 from training.launch import queue as launch
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 from training.launch.settle import FILE_FIELDS, MODEL_FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]

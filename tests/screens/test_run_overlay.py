@@ -10,13 +10,14 @@ from factories import make_person, make_project, make_snapshot
 from hostile import HOSTILE, markdown_of
 from run_makers import ended, queued, report, running
 
-from app.widgets.runs.overlay import KINDS, differences
+from app.widgets.runs.overlay import differences
 from app.words.values import run_name
 from data.files.paths import Home
 from data.records import Role, Run, RunKind, RunStatus
 from data.runs.metrics import report_step
 from data.runs.state import finish_run
 from data.store import Store
+from training.launch.kinds import TRAINED
 
 
 def with_curves(store: Store, run: Run, values: list[float], name: str = "reward/score_mean") -> Run:
@@ -28,7 +29,7 @@ def with_curves(store: Store, run: Run, values: list[float], name: str = "reward
     return run
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_only_runs_of_its_kind_and_project_can_lie_over_a_run(
     kind: RunKind, sqlite_store: Store, home: Home, open_app: Any
 ) -> None:

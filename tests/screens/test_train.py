@@ -18,7 +18,7 @@ from data.records import Role, RunKind, RunStatus
 from data.runs.state import claim_run, finish_run, list_runs
 from data.store import Store
 from data.store.tables import response
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 
 KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
 

@@ -10,7 +10,6 @@ from data.errors import InvalidConfig
 from data.fields import describe, from_dict, from_words, to_dict
 from data.records import RunKind
 from training.launch.config import (
-    CONFIGS,
     CompareConfig,
     DPOConfig,
     PPOConfig,
@@ -20,6 +19,7 @@ from training.launch.config import (
     critic_learning_rate,
     peak_learning_rate,
 )
+from training.launch.kinds import CONFIGS
 
 
 @pytest.mark.parametrize("kind", RunKind)

@@ -6,7 +6,8 @@ import pytest
 
 from app.widgets.forms.config_form import GROUP_WORDS, grouped, help_of, label_of
 from data.fields import describe
-from training.launch.config import CONFIGS, PPOConfig
+from training.launch.config import PPOConfig
+from training.launch.kinds import CONFIGS
 
 
 @pytest.mark.parametrize("config", list(CONFIGS.values()))

@@ -23,29 +23,16 @@ from data.errors import Fenced, ProjectError, WorkFailed
 from data.fields import from_dict
 from data.files.paths import STORE_VARIABLE, Home, open_home
 from data.packages import check_packages
-from data.records import FailureKind, RunKind, RunStatus
+from data.records import FailureKind, RunStatus
 from data.runs.state import finish_run, get_run
 from data.store import Store, open_store
 from training.jobs.accelerate import Lease, claim_for_launch, is_first
 from training.jobs.inputs import check_snapshot
 from training.jobs.reporter import Cancelled, NotFinite, Reporter, Silent
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS, KINDS
 from training.launch.process import HELPER_VARIABLE, PARENT_VARIABLE
 
 Job = Callable[[Any, Reporter], dict[str, Any]]
-JOBS: dict[RunKind, str] = {
-    RunKind.SAMPLE: "training.sample.run",
-    RunKind.REWARD: "training.reward.run",
-    RunKind.PPO: "training.ppo.run",
-    RunKind.SFT: "training.methods.finetune",
-    RunKind.DPO: "training.methods.finetune",
-    RunKind.SCORE: "training.reward.scoring_run",
-    RunKind.COMPARE: "training.sample.compare_run",
-    RunKind.FEATURES: "training.reward.features_run",
-    RunKind.CHECK: "training.check.run",
-    RunKind.RLOO: "training.methods.rloo",
-    RunKind.BASELINES: "training.methods.baselines",
-}
 REFUSED_STATUS, FENCED_STATUS = 2, 3
 log = logging.getLogger(__name__)
 
@@ -97,7 +84,7 @@ def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:
     status, kind, message, result = RunStatus.FAILED, FailureKind.ERROR, "", None
     try:
         check_snapshot(reporter)
-        job: Job = importlib.import_module(JOBS[run.kind]).run
+        job: Job = importlib.import_module(KINDS[run.kind].job).run
         result = job(from_dict(CONFIGS[run.kind], run.config), reporter)
         status = RunStatus.SUCCEEDED
     except Cancelled:
@@ -134,7 +121,7 @@ def help_with(store: Store, home: Home, run_id: str, epoch: int) -> int:
         return FENCED_STATUS
     reporter = Silent(store, home, run)
     signal.signal(signal.SIGTERM, reporter.request_stop)
-    job: Job = importlib.import_module(JOBS[run.kind]).run
+    job: Job = importlib.import_module(KINDS[run.kind].job).run
     try:
         job(from_dict(CONFIGS[run.kind], run.config), reporter)
     except Cancelled:

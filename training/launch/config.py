@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from data.errors import InvalidConfig
 from data.fields import option
-from data.records import RunKind
 from training.launch.shared_config import (
     ALGORITHM,
     DEMO_MODEL,
@@ -342,18 +341,3 @@ def critic_learning_rate(config: PPOConfig) -> float:
     if config.critic_learning_rate is not None:
         return config.critic_learning_rate
     return CRITIC_LEARNING_RATES[config.adapter == "full"]
-
-
-CONFIGS: dict[RunKind, type] = {
-    RunKind.SAMPLE: SampleConfig,
-    RunKind.REWARD: RewardConfig,
-    RunKind.PPO: PPOConfig,
-    RunKind.SFT: SFTConfig,
-    RunKind.DPO: DPOConfig,
-    RunKind.SCORE: ScoreConfig,
-    RunKind.COMPARE: CompareConfig,
-    RunKind.FEATURES: FeaturesConfig,
-    RunKind.CHECK: PPOConfig,
-    RunKind.RLOO: RLOOConfig,
-    RunKind.BASELINES: BaselinesConfig,
-}

@@ -9,8 +9,8 @@ from data.records import Run, RunKind, RunStatus
 from data.runs.best_policy import best_iteration
 from data.runs.state import list_runs
 from data.store import Store, Tx
+from training.launch.kinds import WRITERS
 from training.launch.settle import (
-    WRITERS,
     checked_links,
     settled,
 )

@@ -14,7 +14,7 @@ from data.labels.roles import Actor, acting
 from data.records import Role, Run, RunKind
 from data.runs.state import create_run, reap_runs, request_cancel, resume_run
 from data.store import Store
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 from training.launch.settle import (
     checked_links,
     settled,

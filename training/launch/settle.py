@@ -23,12 +23,10 @@ from data.records import Run, RunKind, RunStatus
 from data.runs.best_policy import best_name, is_best, run_of, why_no_best
 from data.runs.state import get_run, is_named_in_a_shell
 from data.store import Tx
-from training.launch.config import CONFIGS, DEMO_MODEL
+from training.launch.config import DEMO_MODEL
+from training.launch.kinds import CONFIGS, KINDS, WRITERS
 from training.launch.starts import common_start, start_behind
 
-WRITERS = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)  # they end with a model that writes text
-AGAINST_REWARD = (RunKind.PPO, RunKind.RLOO, RunKind.CHECK, RunKind.BASELINES)  # others may be evaluated by one
-NEEDS_REWARD_RUN = (*AGAINST_REWARD, RunKind.SCORE)
 # Of all configurations: the fields that name a file, with what it has to hold, and those that may name a folder.
 _CHECKS: dict[str, Callable[[Path], None]] = {
     "prompts_file": check_has_prompt,
@@ -78,7 +76,7 @@ def _settled_file(field: str, written: str, within: ReadableFolders | None) -> s
 
 def reward_run_of(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | None:
     if reward_run_id is None:
-        if kind in NEEDS_REWARD_RUN:
+        if KINDS[kind].needs_reward_run:
             raise InvalidInput(f"a {kind} run needs a reward run; train one with `rankloop train reward`")
         return None
     return _finished_reward_run(tx, reward_run_id)
@@ -193,10 +191,6 @@ def _policy(tx: Tx, name: str, value: str) -> str:
     return f"run:{found.id}"
 
 
-_NEEDS_SNAPSHOT = (RunKind.REWARD, RunKind.SFT, RunKind.DPO, *AGAINST_REWARD)
-_NEEDS_PROJECT = (RunKind.SAMPLE, RunKind.COMPARE, RunKind.FEATURES)
-
-
 def checked_links(
     tx: Tx,
     kind: RunKind,
@@ -209,9 +203,9 @@ def checked_links(
     """The project and the reward run of a run, after a look that all it needs is there."""
     if snapshot_id is not None:
         project_id = get_snapshot(tx, snapshot_id).project_id
-    elif kind in _NEEDS_SNAPSHOT:
+    elif KINDS[kind].needs_snapshot:
         raise InvalidInput(f"a {kind} run needs a snapshot; make one with `rankloop snapshot create`")
-    if project_id is None and (kind in _NEEDS_PROJECT or needs_project):
+    if project_id is None and (KINDS[kind].needs_project or needs_project):
         raise InvalidInput(f"a {kind} run needs a project")
     if project_id is not None:
         get_project(tx, project_id)

@@ -41,21 +41,14 @@ from data.runs.state import events_of, get_run, list_runs
 from data.store.ids import new_id
 from labeling.files.handover import hand_over, hand_over_texts
 from labeling.files.import_report import MAX_PROBLEMS_SHOWN
-from training.launch.config import CONFIGS, TrainConfig
+from training.launch.config import TrainConfig
 from training.launch.count import count_reward_data
+from training.launch.kinds import CONFIGS, KINDS, TRAINED
 from training.launch.queue import cancel as cancel_run
 from training.launch.queue import queue_run, queue_seeds
 from training.launch.queue import resume as resume_run
 
 SCORES = "scores.jsonl"
-_TRAINED = (RunKind.REWARD, RunKind.PPO, RunKind.SFT, RunKind.DPO, RunKind.RLOO)
-_TRAIN_HELP = {
-    RunKind.REWARD: "train a reward model on a snapshot's rankings",
-    RunKind.PPO: "train a policy against a reward model with PPO",
-    RunKind.SFT: "fine-tune on the best-ranked responses",
-    RunKind.DPO: "train on the preference pairs directly, with DPO",
-    RunKind.RLOO: "train a policy against a reward model without a critic, with RLOO",
-}
 
 
 def add_words(words: Any) -> None:
@@ -64,7 +57,7 @@ def add_words(words: Any) -> None:
     _add_train(words)
     _add_baselines(words)
     _add_runs(words)
-    parser = add_word(words, "score", score, "score prompts with responses from a file by a reward model, and wait")
+    parser = add_word(words, "score", score, KINDS[RunKind.SCORE].help)
     parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
     parser.add_argument(
         "--reward-run", required=True, action="append", metavar="ID",
@@ -77,8 +70,13 @@ def add_words(words: Any) -> None:
 
 def _add_sample(words: Any) -> None:
     config = CONFIGS[RunKind.SAMPLE]
-    help = "sample K responses for each prompt of a project, to be ranked"
-    parser = add_word(words, "sample", sample, help, epilog=_fields_page([("fields for --set", field_lines(config))]))
+    parser = add_word(
+        words,
+        "sample",
+        sample,
+        KINDS[RunKind.SAMPLE].help,
+        epilog=_fields_page([("fields for --set", field_lines(config))]),
+    )
     parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
     parser.add_argument(
         "--model", default="", metavar="M",
@@ -91,8 +89,13 @@ def _add_sample(words: Any) -> None:
 
 def _add_features(words: Any) -> None:
     config = CONFIGS[RunKind.FEATURES]
-    help = "read a project's responses once with the frozen model, for the instant reward model"
-    parser = add_word(words, "features", features, help, epilog=_fields_page([("fields", field_lines(config))]))
+    parser = add_word(
+        words,
+        "features",
+        features,
+        KINDS[RunKind.FEATURES].help,
+        epilog=_fields_page([("fields", field_lines(config))]),
+    )
     parser.add_argument("--project", required=True, metavar="NAME", help="name or id of the project")
     add_set(parser, "the run, listed below")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
@@ -100,23 +103,23 @@ def _add_features(words: Any) -> None:
 
 def _add_train(words: Any) -> None:
     shared = ("fields of every kind, for --set", field_lines(TrainConfig))
-    pages = [(f"fields of {kind}", field_lines(CONFIGS[kind], without=TrainConfig)) for kind in _TRAINED]
+    pages = [(f"fields of {kind}", field_lines(CONFIGS[kind], without=TrainConfig)) for kind in TRAINED]
     kinds = add_group(
         words, "train", "train a reward model, or a policy, on a snapshot", epilog=_fields_page([shared, *pages])
     )
-    for kind in _TRAINED:
+    for kind in TRAINED:
         page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
-        parser = add_word(kinds, kind.value, train, _TRAIN_HELP[kind], epilog=page)
+        parser = add_word(kinds, kind.value, train, KINDS[kind].help, epilog=page)
         parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False, seeds=1)
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
-        if kind in (RunKind.PPO, RunKind.RLOO):
+        if KINDS[kind].needs_reward_run:
             parser.add_argument(
                 "--reward-run", required=True, metavar="ID", help="the run whose model gives the scores"
             )
             parser.add_argument(
                 "--prompts", metavar="FILE", help="prompts from a file instead of the training side of the snapshot"
             )
-        if kind in (RunKind.SFT, RunKind.DPO):
+        if KINDS[kind].may_be_evaluated:
             help = (
                 "the run whose model scores the held-out evaluations, and whose start is the run's where model is "
                 "empty; without it none are made"
@@ -136,8 +139,13 @@ def _add_train(words: Any) -> None:
 
 def _add_baselines(words: Any) -> None:
     config = CONFIGS[RunKind.BASELINES]
-    help = "compare policies at equal KL on held-out prompts, with best-of-n from their start"
-    parser = add_word(words, "baselines", baselines, help, epilog=_fields_page([("fields", field_lines(config))]))
+    parser = add_word(
+        words,
+        "baselines",
+        baselines,
+        KINDS[RunKind.BASELINES].help,
+        epilog=_fields_page([("fields", field_lines(config))]),
+    )
     parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot whose held-out prompts are used")
     parser.add_argument("--reward-run", required=True, metavar="ID", help="the run whose model gives the scores")
     add_set(parser, "the run, listed below")

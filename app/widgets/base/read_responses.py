@@ -8,7 +8,7 @@ from app.actions.context import person, store
 from app.actions.runs import queue_run
 from app.widgets.base.page import ShownErrors, nonce, renew_nonce, say_after_rerun
 from data.records import Project, RunKind
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 
 
 def offer_reading(project: Project, words: str, key: str) -> None:

@@ -15,7 +15,7 @@ from app.words.values import count
 from data.files.rows import SUFFIXES
 from data.records import Run, RunKind
 from labeling.files.handover import hand_over
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS
 
 KEY = "score"
 EXAMPLE = '{"prompt": "Name a prime.", "responses": ["7", "9"]}'

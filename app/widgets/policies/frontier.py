@@ -14,6 +14,7 @@ from app.words.values import count, field_label, number, run_name
 from data.records import MetricPoint, Role, Run, RunKind, RunStatus
 from data.runs.metrics import metrics_of
 from data.runs.state import get_run, list_runs
+from training.launch.kinds import WRITERS
 
 ROLLOUT, HELD_OUT = "rollouts", "held-out prompts"
 SECOND, SURE = "second figure, held-out", "score less the spread, held-out"
@@ -32,7 +33,6 @@ CAPTION = (
     "is what a policy has to beat at the same KL. RLOO, DPO and SFT runs have evaluations alone."
 )
 COLUMNS = ["iteration", "root of KL", "score", "of"]
-POLICIES = (RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)
 REFRESH_S = 4.0
 MOST_RUNS = 7  # beside the run of the page
 MOST_POINTS = 300  # of one series of one run
@@ -44,7 +44,7 @@ def show_frontier(run: Run) -> None:
     """Draw a run's evaluations, and PPO's iterations, as points, over those of other runs, and follow those that go
     on."""
     with store().read() as tx:
-        others = list_runs(tx, project_id=run.project_id, kinds=POLICIES, limit=1_000)
+        others = list_runs(tx, project_id=run.project_id, kinds=WRITERS, limit=1_000)
     offered = {each.id: each for each in others if each.id != run.id and is_comparable(each, run)}
     is_active = any(not each.status.is_final for each in (run, *offered.values()))
     with st.container(border=True, key=f"{KEY}.{run.id}"):
@@ -72,7 +72,7 @@ def is_comparable(other: Run, run: Run) -> bool:
 
 def is_evaluated(run: Run) -> bool:
     """Whether a run makes a policy that a reward model scores on the way; SFT and DPO runs may have none."""
-    return run.kind in POLICIES and run.reward_run_id is not None
+    return run.kind in WRITERS and run.reward_run_id is not None
 
 
 def label(run: Run) -> str:

@@ -17,7 +17,7 @@ from data.records import Role, Run, RunEvent, RunKind
 from data.runs.left_out import LEFT_OUT, left_out_lines
 from data.runs.metrics import sample_steps, samples_of
 from data.runs.state import events_of
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS, KINDS
 from training.launch.process import run_log
 
 REFRESH_S = 5.0
@@ -236,13 +236,9 @@ def config_rows(run: Run) -> list[tuple[str, str, str, bool]]:
 
 def command_line(run: Run) -> str:
     """The command that queues a run with the same settings; empty for a kind that the command line does not have."""
-    if run.kind is RunKind.COMPARE:
+    if not KINDS[run.kind].command:
         return ""
-    words = [
-        "rankloop",
-        *([] if run.kind in (RunKind.SAMPLE, RunKind.SCORE, RunKind.FEATURES, RunKind.BASELINES) else ["train"]),
-    ]
-    words += ["ppo", "--dry-run"] if run.kind is RunKind.CHECK else [run.kind.value]
+    words = ["rankloop", *KINDS[run.kind].command.split()]
     if run.kind is RunKind.SCORE:
         words.append(str(run.config.get("input_file", "")))
     if run.snapshot_id:

@@ -15,11 +15,10 @@ from app.actions.context import store
 from app.widgets.runs.metric_chart import live_curves
 from app.words.values import count, run_name, short_id, utc
 from data.fields import describe
-from data.records import Run, RunKind
+from data.records import Run
 from data.runs.state import list_runs
-from training.launch.config import CONFIGS
+from training.launch.kinds import CONFIGS, TRAINED
 
-KINDS = (RunKind.REWARD, RunKind.PPO, RunKind.RLOO, RunKind.SFT, RunKind.DPO)
 PARAM = "over"
 MAX_FURTHER = 4  # as many as the component has colours for, less the run's own
 MAX_CHOICES = 200
@@ -28,7 +27,7 @@ NOT_THERE = "not set"
 
 def show_curves(run: Run, key: str) -> None:
     """The curves of a run; of a run that trains, with further runs of its kind and project over them."""
-    further = _choose(run) if run.kind in KINDS else []
+    further = _choose(run) if run.kind in TRAINED else []
     runs = [run, *further]
     if further:
         _show_differences(runs, f"{key}.differences")
