@@ -29,6 +29,7 @@ for _name in [name for name in os.environ if name.startswith(("RANKLOOP_", "HF_"
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch too, here and in the runs that tests make
 
+from kept_results import keep_result  # noqa: E402
 from postgres_server import PostgresServer, start_postgres  # noqa: E402
 
 from data.files.paths import Home, open_home  # noqa: E402
@@ -38,6 +39,19 @@ from data.store import Store, open_store  # noqa: E402
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("same")
+
+
+_BEGAN = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-result", type=Path, metavar="PAGE", help="add what was found to the table of this page")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """With `--keep-result`, add a row to that page; the process that gathers the results does it, once."""
+    if (page := config.getoption("keep_result")) is not None:
+        keep_result(page, config.option.markexpr or "all", terminalreporter.stats, time.monotonic() - _BEGAN)
 
 
 _COMPUTE = ("torch", "numpy", "from rig import", "approx(")

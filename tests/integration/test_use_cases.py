@@ -28,7 +28,7 @@ import labeling.snapshot.freeze
 import labeling.work.alarms
 import labeling.work.gold
 import labeling.work.session
-import training.launch
+import training.launch.queue
 from app.actions import people
 from data.errors import InvalidInput, NotAllowed
 from data.files.paths import Home, open_home
@@ -280,7 +280,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     with store.begin() as tx:
         set_gold(tx, gold.id, (1, 2, 3))
         pause_annotator(tx, project.id, ann.id, "gold", {"value": 0.1, "threshold": 0.5, "n": 9})
-        training.launch.request_cancel(tx, cancelled.id)
+        request_cancel(tx, cancelled.id)
         disable_person(tx, admins[0].id)
         set_role(tx, admins[1].id, Role.ANNOTATOR)
     people |= dict(zip(list(STANDING)[len(Role) :], [*admins[:2], replace(admins[2], id="nobody")], strict=True))

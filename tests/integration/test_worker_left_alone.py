@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STARTER = """
 import sys, time
 from data.files.paths import open_home
-from training.launch import start_worker
+from training.launch.process import start_worker
 home = open_home(sys.argv[1])
 print(start_worker(home, home.store_url, quiet=True).pid, flush=True)
 time.sleep(120)

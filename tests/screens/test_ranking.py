@@ -49,7 +49,7 @@ def ranking(sqlite_store: Store, ann: Person) -> Ranking:
 
 def opened(store: Store, open_app: Any, **params: str) -> Any:
     app = open_app(make.make_person(store, Role.RESEARCHER))
-    app.switch_page("screens/ranking.py")
+    app.switch_page("screens/one_ranking.py")
     for name, value in params.items():
         app.query_params[name] = value
     app.run()
