@@ -14,7 +14,8 @@ PROCESSES ?= 3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-QUICK := not slow and not postgres and not demo_model
+QUICK := not slow and not long and not postgres and not demo_model
+PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 NUMERIC := numeric and not postgres and not browser and not demo_model
 PROCESSORS := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
@@ -22,7 +23,7 @@ PROCESSORS := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
               ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=SSE41,MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
               OMP_NUM_THREADS=2,OMP_WAIT_POLICY=PASSIVE
 
-.PHONY: run install model test check static tests test-processors
+.PHONY: run install model test check static tests test-long test-processors
 
 run: install
 	$(BIN)/rankloop serve $(ARGS)
@@ -35,15 +36,18 @@ model: install
 test: static tests
 
 tests: .venv/installed-dev
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not long"
+
+# What takes long: more seeds, families and points of a kill than `make test` tries. Its result goes into the page.
+test-long: .venv/installed-dev
+	$(PYTEST) -m long --keep-result docs/long_tests.md
 
 # The tests that compute, as other processors would: with other kernels; and with two threads, in one process, for
 # threads that wait for each other in several processes at once take most of the time from them all.
 test-processors: .venv/installed-dev
 	@for setting in $(PROCESSORS); do echo "== $$setting"; \
 	  n=$(PROCESSES); case $$setting in OMP_NUM_THREADS*) n=1;; esac; \
-	  env $$(echo $$setting | tr , ' ') $(BIN)/python -m pytest --numprocesses $$n --dist loadfile \
-	    --no-loadscope-reorder -m "$(NUMERIC)" || exit 1; done
+	  env $$(echo $$setting | tr , ' ') $(PYTEST) --numprocesses $$n -m "$(NUMERIC)" || exit 1; done
 
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -65,9 +66,8 @@ def store(server: WebServer) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture
-def new_page(chromium: Browser) -> Iterator[NewPage]:
-    """`new_page(server, person)`: a page of a fresh browser profile, signed in; `context=page.context` opens a tab."""
+@contextlib.contextmanager
+def _pages(chromium: Browser) -> Iterator[NewPage]:
     contexts: list[BrowserContext] = []
     outside: list[str] = []
     errors: list[str] = []
@@ -103,11 +103,31 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
 
 
 @pytest.fixture
-def work(server: WebServer, store: Store) -> Work:
+def new_page(chromium: Browser) -> Iterator[NewPage]:
+    """`new_page(server, person)`: a page of a fresh browser profile, signed in; `context=page.context` opens a tab."""
+    with _pages(chromium) as opened:
+        yield opened
+
+
+def _work(server: WebServer, store: Store) -> Work:
     project = make_project(store)
     for _ in range(5):
         make_task(store, project)
     return Work(server, store, project, make_person(store))
+
+
+@pytest.fixture
+def work(server: WebServer, store: Store) -> Work:
+    return _work(server, store)
+
+
+@pytest.fixture(scope="module")
+def surface(server: WebServer, chromium: Browser) -> Iterator[RankingPage]:
+    """The ranking page, opened once for all tests of a file that ask its modules and change nothing on it."""
+    with contextlib.closing(server.store()) as store:
+        work = _work(server, store)
+    with _pages(chromium) as opened:
+        yield RankingPage(opened(server, work.person)).open(work.url)
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_a_finger_drags_by_the_handle_and_scrolls_everywhere_else(work: Work, ne
     expect(page.locator(".ranker .order .placed")).to_have_text("A")
 
 
-def test_where_a_point_lies_in_the_order(ranking: RankingPage) -> None:
+def test_where_a_point_lies_in_the_order(surface: RankingPage) -> None:
     """Two lines of chips: A, B = C on the first, D on the second."""
     chip = {"top": 0, "bottom": 20}
     chips = [
@@ -162,13 +162,13 @@ def test_where_a_point_lies_in_the_order(ranking: RankingPage) -> None:
         const area = { left: 0, right: 120, top: 0, bottom: 50 };
         const same = (a, b) => [a, b].every((place) => place === 1 || place === 2);
         return given.points.map(([x, y]) => it.dropTarget(given.chips, area, x, y, same));"""
-    found = ranking.module("ranker_drag", lines, {"chips": chips, "points": [point for point, _ in cases]})
+    found = surface.module("ranker_drag", lines, {"chips": chips, "points": [point for point, _ in cases]})
     assert found == [target for _, target in cases]
-    empty = ranking.module("ranker_drag", "return it.dropTarget([], {left:0,right:9,top:0,bottom:9}, 4, 4, null);")
+    empty = surface.module("ranker_drag", "return it.dropTarget([], {left:0,right:9,top:0,bottom:9}, 4, 4, null);")
     assert empty == {"only": True}
 
 
-def test_ranks_after_a_drag(ranking: RankingPage) -> None:
+def test_ranks_after_a_drag(surface: RankingPage) -> None:
     cases: list[tuple[list[int | None], int, dict[str, Any] | None, list[int | None]]] = [
         ([None, None, None], 1, {"only": True}, [None, 1, None]),
         ([1, 4, None], 2, {"after": 0}, [1, 3, 2]),
@@ -183,5 +183,5 @@ def test_ranks_after_a_drag(ranking: RankingPage) -> None:
         ([3, None, 3], 0, {"tie": 2}, [1, None, 1]),
     ]
     lines = "return given.map(([ranks, place, target]) => it.moved(ranks, place, target));"
-    found = ranking.module("ranker_judgement", lines, [case[:3] for case in cases])
+    found = surface.module("ranker_judgement", lines, [case[:3] for case in cases])
     assert found == [case[3] for case in cases]

@@ -12,13 +12,13 @@ from playwright.sync_api import Locator, expect
 from data.records import RankingStatus
 
 
-def test_no_two_keys_collide_and_none_is_streamlits(ranking: RankingPage) -> None:
-    assert ranking.module("ranker_keys", "return it.collisions();") == []
+def test_no_two_keys_collide_and_none_is_streamlits(surface: RankingPage) -> None:
+    assert surface.module("ranker_keys", "return it.collisions();") == []
     lines = """
         const more = [["j", "page", "jump"], ["c", "skip", "clear"], ["z", "anywhere", "zoom"]];
         const lines = more.map(([key, context, action]) => ({ keys: [key], context, action }));
         return it.collisions([...it.KEYS, ...lines]);"""
-    assert sorted(ranking.module("ranker_keys", lines)) == [
+    assert sorted(surface.module("ranker_keys", lines)) == [
         "idle: z is takeBack and zoom",
         "page: j is next and jump",
         "page: z is takeBack and zoom",
@@ -27,9 +27,9 @@ def test_no_two_keys_collide_and_none_is_streamlits(ranking: RankingPage) -> Non
     ]
 
 
-def test_every_key_has_an_action_and_words(ranking: RankingPage) -> None:
-    lines: list[dict[str, Any]] = ranking.module("ranker_keys", "return it.KEYS;")
-    actions = ranking.module(
+def test_every_key_has_an_action_and_words(surface: RankingPage) -> None:
+    lines: list[dict[str, Any]] = surface.module("ranker_keys", "return it.KEYS;")
+    actions = surface.module(
         "ranker_desk", "return Object.keys(new it.Desk({ data: null, view: null, root: null }).does);"
     )
     assert {line["action"] for line in lines} == set(actions)
@@ -50,8 +50,8 @@ def test_every_key_has_an_action_and_words(ranking: RankingPage) -> None:
         ({"key": "Enter", "code": "NumpadEnter"}, "Enter"),
     ],
 )
-def test_the_name_of_a_key(ranking: RankingPage, event: dict[str, Any], name: str) -> None:
-    assert ranking.module("ranker_keys", "return it.keyName(given);", event) == name
+def test_the_name_of_a_key(surface: RankingPage, event: dict[str, Any], name: str) -> None:
+    assert surface.module("ranker_keys", "return it.keyName(given);", event) == name
 
 
 def test_the_help_tells_what_holds_on_this_page(work: Work, ranking: RankingPage, new_page: NewPage) -> None:
@@ -189,9 +189,9 @@ def test_a_key_that_is_taken_is_refused_with_what_it_does(ranking: RankingPage) 
     assert (hint(ranking, "Skip"), hint(ranking, "Keys")) == ("s", "?")
 
 
-def test_no_own_key_collides_whatever_is_tried(ranking: RankingPage) -> None:
+def test_no_own_key_collides_whatever_is_tried(surface: RankingPage) -> None:
     """Each changeable action is given each key in turn, from the keys as they are by then."""
-    found = ranking.module(
+    found = surface.module(
         "ranker_own_keys",
         """
         const keys = await import("/_stcore/bidi-components/rankloop.ranker/ranker_keys.js");

@@ -28,30 +28,30 @@ def diff(ranking: RankingPage, before: str, after: str) -> list[tuple[str, str]]
     return [(part["kind"], part["text"]) for part in parts]
 
 
-def test_differences_by_words(ranking: RankingPage) -> None:
-    assert diff(ranking, "The cat sat.", "The dog sat.") == [
+def test_differences_by_words(surface: RankingPage) -> None:
+    assert diff(surface, "The cat sat.", "The dog sat.") == [
         ("same", "The "), ("removed", "cat"), ("added", "dog"), ("same", " sat."),
     ]  # fmt: skip
-    assert diff(ranking, "a b c d", "a x y d") == [
+    assert diff(surface, "a b c d", "a x y d") == [
         ("same", "a "), ("removed", "b c"), ("added", "x y"), ("same", " d"),
     ]  # fmt: skip
-    assert diff(ranking, "same", "same") == [("same", "same")]
-    assert diff(ranking, "", "new") == [("added", "new")]
-    assert diff(ranking, "\u4f60\u597d\u4e16\u754c", "\u4f60\u4eec\u4e16\u754c") == [
+    assert diff(surface, "same", "same") == [("same", "same")]
+    assert diff(surface, "", "new") == [("added", "new")]
+    assert diff(surface, "\u4f60\u597d\u4e16\u754c", "\u4f60\u4eec\u4e16\u754c") == [
         ("same", "\u4f60"), ("removed", "\u597d"), ("added", "\u4eec"), ("same", "\u4e16\u754c"),
     ]  # fmt: skip
     emoji = "\U0001f469\u200d\U0001f467"
-    assert diff(ranking, f"a {emoji}", f"a {emoji}\ufe0f!")[0] == ("same", "a "), "an emoji is never cut"
+    assert diff(surface, f"a {emoji}", f"a {emoji}\ufe0f!")[0] == ("same", "a "), "an emoji is never cut"
 
 
-def test_differences_put_together_are_the_texts(ranking: RankingPage) -> None:
+def test_differences_put_together_are_the_texts(surface: RankingPage) -> None:
     pairs = [
         ("  leading\n\nand  double ", "leading\n\nand double"),
         (" ".join(str(n * n % 97) for n in range(900)), " ".join(str(n * n % 89) for n in range(900))),
         ("x" * 5000, "y" * 5000),
     ]
     for before, after in pairs:
-        parts = diff(ranking, before, after)
+        parts = diff(surface, before, after)
         assert "".join(text for kind, text in parts if kind != "added") == before
         assert "".join(text for kind, text in parts if kind != "removed") == after
 
@@ -68,18 +68,18 @@ def test_differences_put_together_are_the_texts(ranking: RankingPage) -> None:
         (["\u4f60\u597d\u4e16\u754c", "\u4f60\u597d\u5417"], "\u4f60\u597d"),
     ],
 )
-def test_the_common_start(ranking: RankingPage, texts: list[str], start: str) -> None:
-    n: Any = ranking.module("ranker_diff", "return it.commonPrefix(given);", texts)
+def test_the_common_start(surface: RankingPage, texts: list[str], start: str) -> None:
+    n: Any = surface.module("ranker_diff", "return it.commonPrefix(given);", texts)
     wanted = len(start) if start else (len(texts[0]) if texts[0] == texts[1] else 0)
     assert n == wanted
 
 
-def test_badges_of_length_and_code(ranking: RankingPage) -> None:
+def test_badges_of_length_and_code(surface: RankingPage) -> None:
     lines = "return [it.lengthBadge(given), it.codeBadge(given)];"
-    assert ranking.module("ranker_diff", lines, "one two-three\nfour") == ["3 words \u00b7 18 characters", ""]
+    assert surface.module("ranker_diff", lines, "one two-three\nfour") == ["3 words \u00b7 18 characters", ""]
     text = "See:\n```python\na\nb\n```\n```js\nc\n```"
-    assert ranking.module("ranker_diff", lines, text)[1] == "code: python, js, 3 lines"
-    assert ranking.module("ranker_diff", lines, "\u65e5\u672c\u8a9e\u3067\u3059")[0] == "5 characters"
+    assert surface.module("ranker_diff", lines, text)[1] == "code: python, js, 3 lines"
+    assert surface.module("ranker_diff", lines, "\u65e5\u672c\u8a9e\u3067\u3059")[0] == "5 characters"
 
 
 def test_the_same_start_is_folded_and_opened(reading: RankingPage) -> None:

@@ -23,7 +23,7 @@ def shown(ranking: RankingPage, text: str, *, raw: bool = False) -> dict[str, An
     return found
 
 
-def test_html_stays_text(ranking: RankingPage) -> None:
+def test_html_stays_text(surface: RankingPage) -> None:
     for text in (
         "<script>alert(1)</script>",
         "a <img src=x onerror=alert(1)> b",
@@ -32,13 +32,13 @@ def test_html_stays_text(ranking: RankingPage) -> None:
         "[x](javascript:alert(1)) [y](data:text/html,z) [z](//example.org)",
         "<!-- note -->",
     ):
-        found = shown(ranking, text)
+        found = shown(surface, text)
         assert {"script", "img", "a", "button", "iframe"}.isdisjoint(found["tags"]), text
         visible = text.replace("**", "")
         assert "".join(found["text"].split()) == "".join(visible.split()), "nothing is swallowed"
 
 
-def test_markdown_becomes_elements(ranking: RankingPage) -> None:
+def test_markdown_becomes_elements(surface: RankingPage) -> None:
     for text, tags in (
         ("**a** and *b*", ["p", "strong", "em"]),
         ("1. one\n2. two\n   - in", ["ol", "li", "li", "ul", "li"]),
@@ -50,25 +50,25 @@ def test_markdown_becomes_elements(ranking: RankingPage) -> None:
         ("a\nb", ["p", "br"]),
         ("x\n\n---\n\ny", ["p", "hr", "p"]),
     ):
-        assert shown(ranking, text)["tags"] == tags, text
+        assert shown(surface, text)["tags"] == tags, text
 
 
-def test_code_keeps_its_indentation(ranking: RankingPage) -> None:
+def test_code_keeps_its_indentation(surface: RankingPage) -> None:
     code = "def f(x):\n\tif x:\n        return 1\n"
-    assert code.strip() in shown(ranking, f"Look:\n\n```\n{code}```\n")["text"]
+    assert code.strip() in shown(surface, f"Look:\n\n```\n{code}```\n")["text"]
 
 
-def test_what_markdown_would_swallow_stays(ranking: RankingPage) -> None:
+def test_what_markdown_would_swallow_stays(surface: RankingPage) -> None:
     for text in ("[1]: https://example.org", "a&nbsp;b &copy;", "Title\n=====", "   indented", "a\\", "  "):
-        found = shown(ranking, text)
+        found = shown(surface, text)
         wanted = "(nothing but white space: 2 characters)" if not text.strip() else text
         assert "".join(found["text"].split()) == "".join(wanted.split()), text
-    assert shown(ranking, "")["text"] == "(empty)"
+    assert shown(surface, "")["text"] == "(empty)"
 
 
-def test_raw_shows_every_character(ranking: RankingPage) -> None:
+def test_raw_shows_every_character(surface: RankingPage) -> None:
     text = "# a **b** $x$\n    `c` [d](https://e.example)"
-    assert shown(ranking, text, raw=True)["text"] == text
+    assert shown(surface, text, raw=True)["text"] == text
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_raw_shows_every_character(ranking: RankingPage) -> None:
         ("\\$x^2\\$", 0),
     ],
 )
-def test_what_counts_as_a_formula(ranking: RankingPage, text: str, n_formulas: int) -> None:
-    found = shown(ranking, text)
+def test_what_counts_as_a_formula(surface: RankingPage, text: str, n_formulas: int) -> None:
+    found = shown(surface, text)
     assert found["tags"].count("math") == n_formulas
     if not n_formulas:
         assert "".join(found["text"].split()) == "".join(text.replace("`", "").replace("\\", "").split())
 
 
-def test_a_formula_that_is_none_shows_its_source_and_why(ranking: RankingPage) -> None:
-    found = shown(ranking, "$\\frac{1}$")
+def test_a_formula_that_is_none_shows_its_source_and_why(surface: RankingPage) -> None:
+    found = shown(surface, "$\\frac{1}$")
     assert found["text"] == "$\\frac{1}$"
     assert "Not shown as a formula" in found["html"]
-    trusting = shown(ranking, "$\\href{javascript:alert(1)}{x^2}$ $\\includegraphics{https://example.org/x.png}$")
+    trusting = shown(surface, "$\\href{javascript:alert(1)}{x^2}$ $\\includegraphics{https://example.org/x.png}$")
     assert "href=" not in trusting["html"]
     assert "img" not in trusting["tags"]
 
@@ -117,16 +117,16 @@ def test_a_formula_that_is_none_shows_its_source_and_why(ranking: RankingPage) -
         ("12 34", "ltr"),
     ],
 )
-def test_the_direction_of_a_message(ranking: RankingPage, text: str, direction: str) -> None:
-    assert shown(ranking, text)["dir"] == direction
+def test_the_direction_of_a_message(surface: RankingPage, text: str, direction: str) -> None:
+    assert shown(surface, text)["dir"] == direction
 
 
-def test_code_in_a_text_from_right_to_left_runs_left_to_right(ranking: RankingPage) -> None:
-    found = shown(ranking, "\u0627\u0643\u062a\u0628 `x = 1`:\n\n```\nf(x)\n```")
+def test_code_in_a_text_from_right_to_left_runs_left_to_right(surface: RankingPage) -> None:
+    found = shown(surface, "\u0627\u0643\u062a\u0628 `x = 1`:\n\n```\nf(x)\n```")
     assert found["html"].count('dir="ltr"') == 2
 
 
-def test_letters_that_nobody_sees_are_shown(ranking: RankingPage) -> None:
+def test_letters_that_nobody_sees_are_shown(surface: RankingPage) -> None:
     for text, marks in (
         ("a\u200bb", ["ZWSP"]),
         ("user\u202etxt.exe", ["RLO"]),
@@ -136,12 +136,12 @@ def test_letters_that_nobody_sees_are_shown(ranking: RankingPage) -> None:
         ("\U000e0041", ["U+E0041"]),
     ):
         for raw in (False, True):
-            found = shown(ranking, text, raw=raw)
+            found = shown(surface, text, raw=raw)
             assert found["html"].count("hidden-letter") == len(marks), text
             assert all(f">{mark}<" in found["html"] for mark in marks)
 
 
-def test_joiners_that_a_script_needs_stay(ranking: RankingPage) -> None:
+def test_joiners_that_a_script_needs_stay(surface: RankingPage) -> None:
     for text in (
         "\U0001f469\u200d\U0001f469\u200d\U0001f467",  # a family
         "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",  # the flag of Scotland
@@ -149,16 +149,16 @@ def test_joiners_that_a_script_needs_stay(ranking: RankingPage) -> None:
         "\u2764\ufe0f",
         "e\u0301 \u4f60\u597d",
     ):
-        assert shown(ranking, text)["text"] == text
-    found = shown(ranking, "te\u200dst")
+        assert shown(surface, text)["text"] == text
+    found = shown(surface, "te\u200dst")
     assert "ZWJ" in found["text"], "within Latin letters a joiner hides"
 
 
-def test_deep_and_long_texts_are_shown_whole_and_soon(ranking: RankingPage) -> None:
+def test_deep_and_long_texts_are_shown_whole_and_soon(surface: RankingPage) -> None:
     for text in (">" * 3000 + " deep", "a*" * 10_000, "[" * 20_000, "$$ " * 5000, "- " * 2000 + "x", "`" * 9999 + " a"):
-        found = shown(ranking, text)
+        found = shown(surface, text)
         assert found["text"].strip(), text[:10]
-    assert "deep" in shown(ranking, ">" * 3000 + " deep")["text"]
+    assert "deep" in shown(surface, ">" * 3000 + " deep")["text"]
 
 
 def test_a_link_opens_only_with_a_second_click(work: Work, new_page: NewPage) -> None:

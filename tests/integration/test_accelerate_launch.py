@@ -86,6 +86,7 @@ def test_another_number_of_processes_is_one_clear_error_and_the_run_stays_queued
         request_cancel(tx, run.id)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cancel_reaches_every_process_and_a_killed_one_ends_the_run_with_a_word(rig: Rig) -> None:
     run = queued(rig, processes=2, epochs=100, checkpoint_every=1000)

@@ -46,9 +46,13 @@ def log_probability(model: Any, prompt: list[int], response: list[int]) -> float
     return sum(table[place, token].item() for place, token in enumerate(response))
 
 
+FURTHER = (("full", "llama"), ("lora", "gpt2"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("adapter", "family"), [("lora", "llama"), ("full", "llama"), ("lora", "gpt2"), ("full", "gpt2")]
+    ("adapter", "family"),
+    [("lora", "llama"), ("full", "gpt2"), *(pytest.param(*each, marks=pytest.mark.long) for each in FURTHER)],
 )
 def test_the_loss_falls_and_plain_transformers_loads_the_result(
     kind: RunKind, adapter: str, family: str, rig: Rig

@@ -37,7 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 CHAOS = Path(__file__).resolve().parents[1] / "chaos"
 ROOT = Path(__file__).resolve().parents[2]
 Queue = Callable[[], Run]
-KINDS = ("reward", "reward-full", "ppo-shared", "ppo-lora", "ppo-full", "sft", "dpo")
+KINDS = ("reward", "ppo-shared", "ppo-full", "sft", "rloo")
+FURTHER = ("reward-full", "ppo-lora", "dpo", "ppo-shared-qwen3_moe", "rloo-full")
 
 REWARD = {"epochs": 2, "batch_prompts": 2, "micro_batch_tokens": 1, "learning_rate": 3e-3, "eval_every": 3}
 FINETUNE = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 3e-3}
@@ -108,9 +109,9 @@ def resumed_at(rig: Rig, run: Run) -> list[int]:
     [
         ("reward", "1:step:3 2:saving:8", [2, 6]),
         ("ppo-shared", "1:step:1 2:saved:4", [0, 4]),
-        ("ppo-full", "1:step:5", [4]),
-        ("rloo", "1:saved:6", [6]),
-        ("sft", "1:saved:2", [2]),
+        pytest.param("ppo-full", "1:step:5", [4], marks=pytest.mark.long),
+        pytest.param("rloo", "1:saved:6", [6], marks=pytest.mark.long),
+        pytest.param("sft", "1:saved:2", [2], marks=pytest.mark.long),
     ],
 )
 def test_killed_and_resumed_equals_unbroken(
@@ -145,7 +146,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Reporter, "step", step_and_stop)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "ppo-shared-qwen3_moe", "rloo", "rloo-full"])
+@pytest.mark.parametrize("kind", [*KINDS, *(pytest.param(each, marks=pytest.mark.long) for each in FURTHER)])
 def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     unbroken = unbroken_run(rig, kind)
     run, stopped_at = queued(rig, kind), []
@@ -163,7 +164,7 @@ def test_cancelled_and_resumed_equals_unbroken(kind: str, rig: Rig, monkeypatch:
     assert_as_if_nothing_had_happened(rig, run, unbroken)
 
 
-@pytest.mark.parametrize("look", [1, 5, 12, 40])
+@pytest.mark.parametrize("look", [1, 12, *(pytest.param(each, marks=pytest.mark.long) for each in (5, 40))])
 def test_cancelled_anywhere_in_a_rollout_equals_unbroken(look: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """`look`: at which time that the loop asks whether it should stop."""
     unbroken = unbroken_run(rig, "ppo-shared")
@@ -230,7 +231,7 @@ def test_cancelled_inside_an_update_equals_unbroken(
     assert_as_if_nothing_had_happened(rig, run, unbroken)
 
 
-@pytest.mark.parametrize("look", [3, 20, 60])
+@pytest.mark.parametrize("look", [20, *(pytest.param(each, marks=pytest.mark.long) for each in (3, 60))])
 def test_cancelled_anywhere_with_much_asked_for_equals_unbroken(
     look: int, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

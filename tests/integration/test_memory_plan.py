@@ -107,9 +107,16 @@ def give_gradients(parts: Parts) -> None:
 @pytest.mark.parametrize("is_shared", [False, True], ids=["a row each", "shared"])
 @pytest.mark.parametrize(
     ("layout", "family", "precision"),
-    [("shared", "llama", "fp32"), ("shared", "llama", "bf16"), ("lora", "llama", "fp32"), ("full", "gpt2", "fp32"),
-     ("lora", "gpt2", "bf16"), ("full", "qwen2", "fp32")],
-)  # fmt: skip
+    [
+        ("shared", "llama", "fp32"),
+        ("lora", "gpt2", "bf16"),
+        ("full", "qwen2", "fp32"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (("shared", "llama", "bf16"), ("lora", "llama", "fp32"), ("full", "gpt2", "fp32"))
+        ),
+    ],
+)
 def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_shared: bool, rig: Rig) -> None:
     parts = rig.parts(layout, family, precision=precision)
     n, prompt = (2 * N, 2 * PROMPT) if is_shared else (N, PROMPT)

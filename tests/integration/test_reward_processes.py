@@ -43,7 +43,13 @@ def assert_same(rig: Rig, one: Run, other: Run) -> None:
     assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-10, rtol=0) for name in weights[0])
 
 
-@pytest.mark.parametrize("changes", [{"adapter": "lora"}, {"adapter": "full", "heads": 3}], ids=["lora", "full"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"adapter": "lora"}, id="lora", marks=pytest.mark.long),
+        pytest.param({"adapter": "full", "heads": 3}, id="full"),
+    ],
+)
 def test_two_processes_give_the_curve_of_one(changes: dict[str, Any], rig: Rig) -> None:
     """Nine rankings in steps of four: the last step has one, so that one of the processes has nothing to do in it."""
     alone = rig.here(queued(rig, processes=1, **changes))
@@ -54,6 +60,7 @@ def test_two_processes_give_the_curve_of_one(changes: dict[str, Any], rig: Rig) 
     assert len(rig.events(shared, "data")) == len(rig.events(shared, "shared_prompts")) == 1
 
 
+@pytest.mark.long
 def test_three_processes_share_a_step_that_one_could_do_at_once(rig: Rig) -> None:
     words = {"micro_batch_tokens": 4096, "batch_prompts": 8, "epochs": 1, "adapter": "full"}
     alone = rig.here(queued(rig, processes=1, **words))
@@ -75,6 +82,7 @@ def helpers() -> list[psutil.Process]:
     return [each for each in children if each.environ().get("RANKLOOP_HELPER")]
 
 
+@pytest.mark.long
 def test_a_cancelled_run_stops_everywhere_and_goes_on_as_if_it_had_not(rig: Rig) -> None:
     words = {"epochs": 20, "adapter": "full", "checkpoint_every": 7}
     run = queued(rig, processes=2, **words)

@@ -36,6 +36,7 @@ from data.labels.gold import set_gold
 from data.labels.pauses import pause_annotator
 from data.labels.people import disable_person, set_role
 from data.records import Person, Role, RunKind
+from data.runs.state import request_cancel
 from data.store import Store, open_store
 from labeling.review import comparison, selection
 from labeling.review.selection import Opinion, SelectionConfig

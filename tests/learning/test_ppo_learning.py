@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import factories as make
 import pytest
@@ -26,7 +26,7 @@ from data.runs.metrics import sample_steps, samples_of
 from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
-SEEDS = (0, 1, 2)
+SEEDS = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 BEGINNINGS = (
     "The movie was", "This film is", "I thought the", "The acting was", "My favourite scene", "The story of",
     "It was a", "The director", "We watched this", "At the end",
@@ -70,22 +70,22 @@ def letters(rig: Rig) -> Letters:
     return project, snapshot, model, rewards
 
 
+@SEEDS
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_planted_letter_becomes_more_frequent(layout: str, rig: Rig, letters: Letters) -> None:
+def test_a_planted_letter_becomes_more_frequent(layout: str, seed: int, rig: Rig, letters: Letters) -> None:
     project, snapshot, model, rewards = letters
     reward = rewards["lora" if layout == "shared" else "full"]
     words = {"adapter": "full" if layout == "full" else "lora", "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
     sizes = {"iterations": 16, "prompts_per_iteration": 32, "batch_size": 32, "max_new_tokens": 10}
-    for seed in SEEDS:
-        links = {"snapshot": snapshot, "reward_run": reward, "model": model, "seed": seed}
-        run = rig.here(rig.queue(RunKind.PPO, **links, **words, **sizes, scale_scores=True))
-        texts = answers(rig, project, model, f"run:{run.id}", 50, max_new_tokens=10)
-        before, after = (fmean(text.count("z") for text in texts[side]) for side in "ab")
-        assert after > before + 1.5, (before, after)  # some 1.6 before
-        scores = rig.curve(run, "reward/score_mean")
-        assert fmean(scores[-5:]) > scores[0] + 0.5
-        assert max(rig.curve(run, "kl/k1_mean")) < 12
-        assert max(rig.curve(run, "policy/first_ratio_deviation")) < 1e-3
+    links = {"snapshot": snapshot, "reward_run": reward, "model": model, "seed": seed}
+    run = rig.here(rig.queue(RunKind.PPO, **links, **words, **sizes, scale_scores=True))
+    texts = answers(rig, project, model, f"run:{run.id}", 50, max_new_tokens=10)
+    before, after = (fmean(text.count("z") for text in texts[side]) for side in "ab")
+    assert after > before + 1.5, (before, after)  # some 1.6 before
+    scores = rig.curve(run, "reward/score_mean")
+    assert fmean(scores[-5:]) > scores[0] + 0.5
+    assert max(rig.curve(run, "kl/k1_mean")) < 12
+    assert max(rig.curve(run, "policy/first_ratio_deviation")) < 1e-3
 
 
 def test_a_heavy_kl_keeps_the_policy_where_it_was(rig: Rig, letters: Letters) -> None:
@@ -126,23 +126,41 @@ def ranked_by(rig: Rig, model: str, gold: Callable[[str], float]) -> Project:
     return project
 
 
-def test_a_model_with_words_learns_to_say_more_of_one(rig: Rig) -> None:
-    """A language model of 1.6 million weights that has read film reviews; people like the word "the"."""
+class Reviews(NamedTuple):
+    """A model that has read film reviews, and what was made of what people like about its texts."""
+
+    model: str
+    project: Project
+    snapshot: Snapshot
+    reward: Run
+
+
+def count_the(text: str) -> int:
+    return len(re.findall(r"\bthe\b", text.lower()))
+
+
+@pytest.fixture(scope="module")
+def reviews(rig: Rig) -> Reviews:
+    """A language model of 1.6 million weights; people like the word "the"."""
     model = str(shared_model("tiny-reviews"))
-
-    def count_the(text: str) -> int:
-        return len(re.findall(r"\bthe\b", text.lower()))
-
     project = ranked_by(rig, model, count_the)
     snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig())
-    words = {"snapshot": snapshot, "model": model}
-    reward = rig.here(rig.queue(RunKind.REWARD, **words, learning_rate=2e-3, epochs=6))
-    assert reward.result["held_out"]["pair_accuracy"] > reward.result["held_out"]["length_accuracy"] + 0.15
-    for seed in SEEDS:
-        rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "scale_scores": True}
-        sizes = {"iterations": 6, "prompts_per_iteration": 45, "batch_size": 45, "max_new_tokens": 24}
-        run = rig.here(rig.queue(RunKind.PPO, reward_run=reward, seed=seed, **words, **rates, **sizes))
-        texts = answers(rig, project, model, f"run:{run.id}", 15, max_new_tokens=24)
-        before, after = (fmean(count_the(text) for text in texts[side]) for side in "ab")
-        assert after > before + 0.5  # of 0.5 before
-        assert max(rig.curve(run, "kl/k1_mean")) < 15
+    words = {"snapshot": snapshot, "model": model, "learning_rate": 2e-3, "epochs": 6}
+    return Reviews(model, project, snapshot, rig.here(rig.queue(RunKind.REWARD, **words)))
+
+
+def test_a_reward_model_of_a_model_with_words_beats_length(reviews: Reviews) -> None:
+    held_out = reviews.reward.result["held_out"]
+    assert held_out["pair_accuracy"] > held_out["length_accuracy"] + 0.15
+
+
+@SEEDS
+def test_a_model_with_words_learns_to_say_more_of_one(seed: int, rig: Rig, reviews: Reviews) -> None:
+    words = {"snapshot": reviews.snapshot, "model": reviews.model, "reward_run": reviews.reward, "seed": seed}
+    rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "scale_scores": True}
+    sizes = {"iterations": 6, "prompts_per_iteration": 45, "batch_size": 45, "max_new_tokens": 24}
+    run = rig.here(rig.queue(RunKind.PPO, **words, **rates, **sizes))
+    texts = answers(rig, reviews.project, reviews.model, f"run:{run.id}", 15, max_new_tokens=24)
+    before, after = (fmean(count_the(text) for text in texts[side]) for side in "ab")
+    assert after > before + 0.5  # of 0.5 before
+    assert max(rig.curve(run, "kl/k1_mean")) < 15

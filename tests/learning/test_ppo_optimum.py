@@ -28,6 +28,13 @@ from training.ppo.rollout import PromptItem
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 VOCABULARY = 9
+CASES = pytest.mark.parametrize(
+    ("seed", "kl_coef"),
+    [
+        (0, 0.5),
+        *(pytest.param(s, c, marks=pytest.mark.long) for c in (0.5, 1.0) for s in (0, 1, 2) if (s, c) != (0, 0.5)),
+    ],
+)
 PROMPT = [3, 5]
 Response = tuple[int, ...]
 
@@ -129,16 +136,14 @@ def distance_from_optimum(rig: Rig, longest: int, seed: int, **changes: Any) -> 
     return before, distance()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("kl_coef", [0.5, 1.0])
+@CASES
 def test_one_token_responses_reach_the_optimum(rig: Rig, seed: int, kl_coef: float) -> None:
     before, after = distance_from_optimum(rig, 1, seed, kl_coef=kl_coef, iterations=40)
     assert before > 0.1
     assert after < 0.02
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("kl_coef", [0.5, 1.0])
+@CASES
 def test_two_token_responses_reach_the_optimum(rig: Rig, seed: int, kl_coef: float) -> None:
     before, after = distance_from_optimum(rig, 2, seed, kl_coef=kl_coef, iterations=100)
     assert before > 0.1

@@ -11,7 +11,7 @@ from rig import Rig
 from data.files.rollouts import HELD_OUT, read_rollout
 from data.records import RunKind
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     [
         ("lora", 1e-2, {}),
         ("full", 3e-3, {}),
-        ("lora", 1e-2, {"loss": "plackett-luce"}),
-        ("lora", 1e-2, {"ties": "half", "heads": 3}),
+        pytest.param("lora", 1e-2, {"loss": "plackett-luce"}, marks=pytest.mark.long),
+        pytest.param("lora", 1e-2, {"ties": "half", "heads": 3}, marks=pytest.mark.long),
     ],
 )
 def test_a_planted_preference_is_found(adapter: str, rate: float, more: dict[str, Any], rig: Rig) -> None:

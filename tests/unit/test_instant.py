@@ -191,6 +191,7 @@ def test_draws_that_are_only_lucky_with_other_rankings_add_no_error() -> None:
     assert not training_errors([Drawn(10, 0.1, coins)], 5, np.random.default_rng(0)).any()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nineteen_in_twenty_intervals_hold_what_such_rankings_reach_on_average() -> None:
     """Known answer: the mean accuracy of heads on 100 training sets of each size, on 20,000 fresh pairs. Over 60 data
