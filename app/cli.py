@@ -83,11 +83,21 @@ def build_parser() -> WordParser:
         description="From prompts and people's rankings to a reward model and a better policy.",
         epilog=_EPILOG,
     )
+    parser.add_argument("--version", action="version", version=f"rankloop {_version()}", help="print it and exit")
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
     judging = (agreement, annotators, gold, adjudication, comparison, selection)
     for module in (services, projects, imports, runs, snapshots, *judging, people, upkeep):
         module.add_words(all_words)
     return parser
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rankloop")
+    except PackageNotFoundError:
+        return "(a checkout that is not installed)"
 
 
 def _report(outcome: Outcome, context: Context) -> int:

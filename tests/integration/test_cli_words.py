@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def test_help_names_every_word_and_the_statuses(capsys: pytest.CaptureFixture[st
     assert [word for word in WORDS if not re.search(rf"\n    {word}\s", page)] == []
     assert "Exit status: 0 done; 1 the work failed; 2 the words or the input are wrong" in page
     assert "run:ID/best (the best policy a PPO run kept)" in page
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"rankloop {version('rankloop')}\n")
 
 
 def test_every_word_takes_home_store_and_json() -> None:

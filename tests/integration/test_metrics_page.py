@@ -25,7 +25,7 @@ def sections() -> dict[str, dict[str, list[str]]]:
         if line.startswith("## "):
             heading = line.removeprefix("## ")
             found[heading] = {}
-        elif match := re.match(r"\| `([a-z0-9_/]+)` \|", line):
+        elif match := re.match(r"\| \[`([a-z0-9_/]+)`\]\([^)]+\) \|", line):
             found[heading][match[1]] = [cell.strip() for cell in line.strip("|").split("|")][1:]
     return found
 

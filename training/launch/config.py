@@ -1,7 +1,7 @@
 """What a run of each kind is asked to do: frozen dataclasses, standard library only.
 
 The help on a field is the help everywhere: on the command line, in the forms, in the documentation.
-Defaults and their sources: docs/design.md, section "Defaults".
+Defaults and their sources: docs/defaults.md.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class FeaturesConfig(MachineConfig):
     batch_tokens: int = option(4096, "tokens per forward pass, padding included", unit="tokens", min=1, group=MACHINE)
 
 
-# Peak learning rates: with adapters, and for every weight. Sources: docs/design.md, "Defaults".
+# Peak learning rates: with adapters, and for every weight. Sources: docs/defaults.md.
 LEARNING_RATES: dict[type, tuple[float, float]] = {
     RewardConfig: (1e-4, 9e-6),
     PPOConfig: (1e-4, 1e-6),
