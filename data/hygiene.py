@@ -64,19 +64,19 @@ def findings(messages: Messages, texts: Sequence[str], finish_reasons: Sequence[
     """
     prompt = messages[-1]["content"]
     shingles = [_shingles(text) for text in texts]
-    found = []
-    for place, (text, reason) in enumerate(zip(texts, finish_reasons, strict=True)):
+    by_response = []
+    for number, (text, reason) in enumerate(zip(texts, finish_reasons, strict=True)):
         checks = {
             "empty": is_empty(text),
             "echo": is_echo(prompt, text),
             "cut": reason == "length",
-            "near_duplicate": any(_overlap(shingles[place], shingles[other]) for other in range(place)),
+            "near_duplicate": any(_overlap(shingles[number], shingles[other]) for other in range(number)),
             "wrong_language": has_another_script(prompt, text),
             "error_text": _ERROR.search(text) is not None,
             "self_identification": _SELF.search(text) is not None,
         }
-        found.append(tuple(name for name in BADGES if checks[name]))
-    return found
+        by_response.append(tuple(name for name in BADGES if checks[name]))
+    return by_response
 
 
 def screen(
@@ -88,12 +88,14 @@ def screen(
     """
     counts, kept = Counter[str](), []
     reasons = [each.provenance.get("finish_reason") for each in responses]
-    for response, found in zip(responses, findings(messages, [each.text for each in responses], reasons), strict=True):
-        reason = dropped_for(found, settings)
+    for response, reasons_found in zip(
+        responses, findings(messages, [each.text for each in responses], reasons), strict=True
+    ):
+        reason = dropped_for(reasons_found, settings)
         if reason is not None:
             counts[f"dropped_{reason}"] += 1
             continue
-        shown = tuple(name for name in found if getattr(settings, f"on_{name}") == Hygiene.BADGE)
+        shown = tuple(name for name in reasons_found if getattr(settings, f"on_{name}") == Hygiene.BADGE)
         counts.update(f"badge_{name}" for name in shown)
         kept.append(replace(response, badges=shown))
     return kept, counts
@@ -172,9 +174,9 @@ def _common_run(asked: Sequence[str], said: Sequence[str]) -> int:
     best, ends = 0, dict.fromkeys(range(len(asked) + 1), 0)
     for word in said[:5_000]:
         before = 0
-        for place, other in enumerate(asked[:5_000], start=1):
-            kept = ends[place]
-            ends[place] = before + 1 if word == other else 0
-            best = max(best, ends[place])
+        for index, other in enumerate(asked[:5_000], start=1):
+            kept = ends[index]
+            ends[index] = before + 1 if word == other else 0
+            best = max(best, ends[index])
             before = kept
     return best

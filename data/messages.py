@@ -20,13 +20,13 @@ def parse_messages(value: Any) -> Messages:
     if not isinstance(value, list) or not value:
         raise InvalidInput(f"the prompt is {value!r:.60}; a text or a list of messages is needed")
     messages = []
-    for place, message in enumerate(value, start=1):
+    for number, message in enumerate(value, start=1):
         if not isinstance(message, dict) or not isinstance(message.get("content"), str):
-            raise InvalidInput(f"message {place} is {message!r:.60}; an object with 'role' and 'content' is needed")
+            raise InvalidInput(f"message {number} is {message!r:.60}; an object with 'role' and 'content' is needed")
         role = {"prompter": "user", "human": "user"}.get(str(message.get("role")), message.get("role"))
         if role not in ROLES:
-            raise InvalidInput(f"message {place} has the role {message.get('role')!r}; one of {ROLES} is needed")
-        content = checked_text(message["content"], f"message {place}", may_be_empty=role != "user")
+            raise InvalidInput(f"message {number} has the role {message.get('role')!r}; one of {ROLES} is needed")
+        content = checked_text(message["content"], f"message {number}", may_be_empty=role != "user")
         messages.append({"role": role, "content": content})
     if messages[-1]["role"] != "user":
         raise InvalidInput(f"the last message is from {messages[-1]['role']!r}; a prompt ends with the user's message")

@@ -24,9 +24,9 @@ def check_packages() -> None:
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         places = list(spec.submodule_search_locations or []) if spec else []
-        found = Path(places[0]).resolve() if places else None
-        if found != root / name:
+        folder = Path(places[0]).resolve() if places else None
+        if folder != root / name:
             raise PackageShadowed(
-                f"package {name!r} must come from {root / name}, but Python finds {found or 'nothing'}; "
+                f"package {name!r} must come from {root / name}, but Python finds {folder or 'nothing'}; "
                 "install rankloop in an environment of its own, or start it from another folder"
             )

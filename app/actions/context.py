@@ -42,10 +42,10 @@ def store() -> Store:
 
 def person() -> Person:
     """Who is looking, asked of the store anew at each run: signing out and disabling reach open pages at once."""
-    found = find_person()
-    if found is None:
+    who = find_person()
+    if who is None:
         _signed_out()
-    return found
+    return who
 
 
 def find_person() -> Person | None:
@@ -59,10 +59,10 @@ def find_person() -> Person | None:
 
 def signed_in() -> Person:
     """Who acts, for a callback, which runs before its page: draws nothing. Raises NotAllowed."""
-    found = find_person()
-    if found is None:
+    who = find_person()
+    if who is None:
         raise NotAllowed("you are signed out, so nothing was changed; sign in again")
-    return found
+    return who
 
 
 def require(role: Role) -> Person:

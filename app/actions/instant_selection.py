@@ -59,14 +59,14 @@ def select_by_instant(store: Store, who: Actor, home: Home, project_id: str, con
     """
     with store.read() as tx:
         require(tx, who, Role.RESEARCHER)  # before the work: the write asks again
-    found = _read(store, home, project_id)
-    if found.folder is None or found.ready.n_rankings < FEWEST:
+    read = _read(store, home, project_id)
+    if read.folder is None or read.ready.n_rankings < FEWEST:
         raise InvalidInput(
             f"the instant reward model needs {FEWEST} rankings whose responses the frozen model has read; there are "
-            f"{found.ready.n_rankings}, and {found.ready.n_unread_rankings} that it has not read: `rankloop features` "
+            f"{read.ready.n_rankings}, and {read.ready.n_unread_rankings} that it has not read: `rankloop features` "
             "reads them"
         )
-    return apply_opinions(store, who, project_id, _opinions(found.folder, found), config)
+    return apply_opinions(store, who, project_id, _opinions(read.folder, read), config)
 
 
 def _read(store: Store, home: Home, project_id: str) -> _Read:
@@ -82,28 +82,28 @@ def _read(store: Store, home: Home, project_id: str) -> _Read:
 
 def _waiting(store: Store, project_id: str) -> dict[str, Keys]:
     """The keys of the responses of each task that waits to be ranked."""
-    found: dict[str, Keys] = {}
+    keys_of: dict[str, Keys] = {}
     with store.read() as tx:
         task_ids = untouched_tasks(tx, project_id)
         for start in range(0, len(task_ids), _TASKS_AT_ONCE):
             for task in get_tasks(tx, task_ids[start : start + _TASKS_AT_ONCE]):
-                found[task.id] = [text_key(task.messages, response.text) for response in task.responses]
-    return found
+                keys_of[task.id] = [text_key(task.messages, response.text) for response in task.responses]
+    return keys_of
 
 
-def _opinions(folder: Path, found: _Read) -> dict[str, Opinion]:
+def _opinions(folder: Path, read: _Read) -> dict[str, Opinion]:
     """What the head makes of each waiting task, and what its bootstrap heads make of it."""
-    learnt = load_features(folder, [key for each in found.rankings for key in each.keys])
-    examples = [example(each, learnt) for each in found.rankings]
+    learnt = load_features(folder, [key for each in read.rankings for key in each.keys])
+    examples = [example(each, learnt) for each in read.rankings]
     head = fit_head(examples)
     heads = bootstrap_heads(examples, head, HEADS)
     opinions: dict[str, Opinion] = {}
-    task_ids = list(found.waiting)
+    task_ids = list(read.waiting)
     for start in range(0, len(task_ids), _TASKS_AT_ONCE):
         lot = task_ids[start : start + _TASKS_AT_ONCE]
-        known = load_features(folder, [key for task_id in lot for key in found.waiting[task_id]])
+        known = load_features(folder, [key for task_id in lot for key in read.waiting[task_id]])
         for task_id in lot:
-            features = np.array([known[key] for key in found.waiting[task_id]], dtype=float)
+            features = np.array([known[key] for key in read.waiting[task_id]], dtype=float)
             voices = tuple(tuple(each.scores(features).tolist()) for each in heads)
             opinions[task_id] = Opinion(tuple(head.scores(features).tolist()), voices)
     return opinions

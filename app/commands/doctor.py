@@ -79,10 +79,10 @@ def examine(home_folder: str | None, store_url: str | None) -> Iterator[Finding]
 
 
 def _python() -> Finding:
-    found = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
+    version = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
     if sys.version_info < MIN_PYTHON:
-        return Finding("Python", Verdict.PROBLEM, found, "Python 3.11, 3.12 or 3.13 is needed")
-    return Finding("Python", Verdict.OK, found)
+        return Finding("Python", Verdict.PROBLEM, version, "Python 3.11, 3.12 or 3.13 is needed")
+    return Finding("Python", Verdict.OK, version)
 
 
 def _packages() -> Finding:
@@ -101,20 +101,20 @@ def _packages() -> Finding:
 
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:.1f} GB free at {folder}"
+    free_words = f"{free / 1e9:.1f} GB free at {folder}"
     if free < LOW_DISK_BYTES:
-        return Finding("disk", Verdict.WARNING, found, "models and checkpoints take gigabytes; make room")
-    return Finding("disk", Verdict.OK, found)
+        return Finding("disk", Verdict.WARNING, free_words, "models and checkpoints take gigabytes; make room")
+    return Finding("disk", Verdict.OK, free_words)
 
 
 def _sqlite() -> Finding:
     sqlite = sqlite_module()
-    found = f"{sqlite.sqlite_version} (by {sqlite.__name__})"
+    version = f"{sqlite.sqlite_version} (by {sqlite.__name__})"
     if tuple(sqlite.sqlite_version_info) < FIXED_SQLITE:
         wanted = ".".join(map(str, FIXED_SQLITE))
         advice = f"before {wanted} a write-ahead log can be corrupted; install pysqlite3, or use PostgreSQL"
-        return Finding("SQLite", Verdict.WARNING, found, advice)
-    return Finding("SQLite", Verdict.OK, found)
+        return Finding("SQLite", Verdict.WARNING, version, advice)
+    return Finding("SQLite", Verdict.OK, version)
 
 
 def _store(url: str) -> Finding:

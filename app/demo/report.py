@@ -53,13 +53,13 @@ def gain(rows: Rows) -> Difference:
     return paired(after, before)
 
 
-def gain_words(found: Difference) -> str:
+def gain_words(gain: Difference) -> str:
     """Whether the gold score rose, with n and interval."""
-    if found.told is Told.TOO_FEW:
-        return f"Whether the gold score rose can't be told of {found.n} prompts; {LEAST_PROMPTS} are needed."
-    reach = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f}, paired over {found.n} prompts)"
+    if gain.told is Told.TOO_FEW:
+        return f"Whether the gold score rose can't be told of {gain.n} prompts; {LEAST_PROMPTS} are needed."
+    reach = f"{gain.value:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}, paired over {gain.n} prompts)"
     words = {Told.MORE: "The gold score rose", Told.LESS: "The gold score fell"}
-    return f"{words.get(found.told, 'Whether the gold score rose can not be told')}: {reach}."
+    return f"{words.get(gain.told, 'Whether the gold score rose can not be told')}: {reach}."
 
 
 def write_report(folder: Path, summary: dict[str, Any], curves: Curves, rows: Rows) -> None:

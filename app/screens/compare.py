@@ -223,15 +223,15 @@ def _summary(pairs: list[tuple[str, Pair]]) -> None:
 def difference_words(scored: list[Pair]) -> str:
     """Which side the reward model scores higher, with n and interval, or that it can't be told."""
     a, b = ([_score(sides, side) or 0.0 for sides in scored] for side in SIDES)
-    found = paired(b, a)
-    n = count(found.n, "prompt")
-    if found.told is Told.TOO_FEW:
+    gap = paired(b, a)
+    n = count(gap.n, "prompt")
+    if gap.told is Told.TOO_FEW:
         return (
             f"Which model the reward model scores higher can't be told yet: {n}, and {LEAST_PROMPTS} are needed. B "
-            f"less A is {number(found.value)} on average."
+            f"less A is {number(gap.value)} on average."
         )
-    reach = f"B less A is {number(found.value)} ({number(found.low)} to {number(found.high)}, 95 %, {n}, paired)."
-    which = {Told.MORE: "B higher", Told.LESS: "A higher"}.get(found.told)
+    reach = f"B less A is {number(gap.value)} ({number(gap.low)} to {number(gap.high)}, 95 %, {n}, paired)."
+    which = {Told.MORE: "B higher", Told.LESS: "A higher"}.get(gap.told)
     if which is None:
         return f"Which model the reward model scores higher can't be told: {reach}"
     return f"The reward model scores {which}: {reach}"

@@ -37,16 +37,16 @@ def render() -> None:
 def _one(ranking_id: str) -> None:
     """A ranking, or the decision of a researcher, which a snapshot uses like one. Raises NotFound for neither."""
     with store().read() as tx:
-        found = find_adjudication(tx, ranking_id) or find_ranking(tx, ranking_id)
-        task = get_task(tx, found.task_id)
+        answer = find_adjudication(tx, ranking_id) or find_ranking(tx, ranking_id)
+        task = get_task(tx, answer.task_id)
         key = export_key(tx, task.project_id)
         later = later_version(tx, ranking_id)
-    if isinstance(found, Adjudication):
-        show_decided(found, task, pseudonym(key, found.decided_by))
+    if isinstance(answer, Adjudication):
+        show_decided(answer, task, pseudonym(key, answer.decided_by))
         if st.button("Open the case", icon=":material/gavel:", type="tertiary", key=f"{KEY}.to_case.{ranking_id}"):
             go_to("adjudicate", task=task.id)
     else:
-        show_ranking(found, task, pseudonym(key, found.annotator_id))
+        show_ranking(answer, task, pseudonym(key, answer.annotator_id))
         if later is not None:
             st.caption("The annotator has replaced this version; snapshots made since then use the later one.")
             if st.button("Open the later one", icon=":material/update:", type="tertiary", key=f"{KEY}.later.{later}"):

@@ -48,15 +48,15 @@ def _live(project_id: str) -> None:
         empty_state("fact_check", "Nothing has been ranked yet", text, f"{KEY}.empty")
         return
     signature = (project.id, project.settings.adjudicate_below, n_versions, *(each.id for each in decisions))
-    found, rows, waiting = remembered(f"{KEY}.found", signature, lambda: _compute(project.id))
+    agreement, rows, waiting = remembered(f"{KEY}.found", signature, lambda: _compute(project.id))
     st.header("Agreement", anchor=False)
-    agreement_cards(found)
+    agreement_cards(agreement)
     st.header("The mark for reward models", anchor=False)
-    human_mark(project, found)
+    human_mark(project, agreement)
     st.header("Disputed tasks", anchor=False)
-    _disputed(project, found, len(waiting), {each.task_id for each in decisions})
+    _disputed(project, agreement, len(waiting), {each.task_id for each in decisions})
     st.header("Annotators", anchor=False)
-    _annotators(found, _chosen(project, rows), len(rows))
+    _annotators(agreement, _chosen(project, rows), len(rows))
 
 
 def _compute(project_id: str) -> Found:
@@ -71,7 +71,7 @@ def _compute(project_id: str) -> Found:
     )
 
 
-def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[str]) -> None:
+def _disputed(project: Project, agreement: Agreement, n_waiting: int, decided: set[str]) -> None:
     below = project.settings.adjudicate_below
     st.caption(
         f"Waiting for a decision, with an agreement below {below:.0%} or split on whether any response is acceptable: "
@@ -79,15 +79,15 @@ def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[s
     )
     if st.button("Adjudicate", icon=":material/gavel:", key=f"{KEY}.adjudicate", disabled=not (n_waiting or decided)):
         go_to("adjudicate")
-    if not found.worst_tasks:
+    if not agreement.worst_tasks:
         st.caption("No task divides its annotators.")
         return
     table = pd.DataFrame(
         {
-            "agreement": [round(each.agreement or 0.0, 3) for each in found.worst_tasks],
-            "comparisons": [each.n for each in found.worst_tasks],
-            "decided": [each.name in decided for each in found.worst_tasks],
-            "prompt": [" ".join(found.prompts[each.name].split())[:300] for each in found.worst_tasks],
+            "agreement": [round(each.agreement or 0.0, 3) for each in agreement.worst_tasks],
+            "comparisons": [each.n for each in agreement.worst_tasks],
+            "decided": [each.name in decided for each in agreement.worst_tasks],
+            "prompt": [" ".join(agreement.prompts[each.name].split())[:300] for each in agreement.worst_tasks],
         }
     )
     event = st.dataframe(
@@ -105,7 +105,7 @@ def _disputed(project: Project, found: Agreement, n_waiting: int, decided: set[s
         alt="The tasks on which annotators agree least",
     )
     if rows := event["selection"]["rows"]:
-        go_to("adjudicate", task=found.worst_tasks[rows[0]].name)
+        go_to("adjudicate", task=agreement.worst_tasks[rows[0]].name)
 
 
 def _chosen(project: Project, rows: list[AnnotatorRow]) -> list[AnnotatorRow]:
@@ -115,15 +115,15 @@ def _chosen(project: Project, rows: list[AnnotatorRow]) -> list[AnnotatorRow]:
         return rows
     with store().read() as tx:
         key = export_key(tx, project.id)
-    found = [row for row in rows if pseudonym(key, row.annotator_id) == wanted]
-    if found:
+    chosen = [row for row in rows if pseudonym(key, row.annotator_id) == wanted]
+    if chosen:
         st.text(f"Annotator {wanted} of reports and exports")
     else:
         st.text(f"Nobody who ranks in {project.name!r} goes by {wanted} in reports and exports; all are shown.")
     if st.button("All annotators", icon=":material/group:", type="tertiary", key=f"{KEY}.all"):
         st.query_params.pop("annotator", None)
         st.rerun()
-    return found or rows
+    return chosen or rows
 
 
 def _annotators(found: Agreement, rows: list[AnnotatorRow], n_annotators: int) -> None:

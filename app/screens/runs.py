@@ -250,11 +250,11 @@ def _lineage(run: Run) -> None:
         if run.snapshot_id:
             name = f"Snapshot {short_id(run.snapshot_id)}"
             _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
-        for each in start:
+        for other in start:
             role = "Compares" if run.kind in (RunKind.BASELINES, RunKind.COMPARE) else "Starts from"
-            role = "Also scored by" if each.kind is RunKind.REWARD else role
-            label = f"{role} {run_name(each)}{', best' if best_name(each.id) in names else ''}"
-            _leads_to("runs", "run", each.id, label, ":material/history:")
+            role = "Also scored by" if other.kind is RunKind.REWARD else role
+            label = f"{role} {run_name(other)}{', best' if best_name(other.id) in names else ''}"
+            _leads_to("runs", "run", other.id, label, ":material/history:")
         if run.reward_run_id:
             name = f"Reward model {short_id(run.reward_run_id)}"
             _leads_to("runs", "run", run.reward_run_id, name, ":material/trophy:")

@@ -167,11 +167,11 @@ def _check(values: dict[str, Any], sources: dict[str, str], who: Person) -> None
 def _is_checked(values: dict[str, Any], sources: dict[str, str]) -> bool:
     """Whether exactly these settings have been checked and all was green; says what to do if not."""
     with ShownErrors():
-        found = newest_check(store(), from_dict(CONFIGS[RunKind.PPO], values), **sources)
-        if is_green(found):
+        check = newest_check(store(), from_dict(CONFIGS[RunKind.PPO], values), **sources)
+        if is_green(check):
             return True
-        if found is not None:
-            st.session_state[f"{KEY}.shown_check.{found.project_id}"] = found.id
+        if check is not None:
+            st.session_state[f"{KEY}.shown_check.{check.project_id}"] = check.id
         st.warning("These settings have no green check yet. Press Check, and start when all is green.")
     return False
 

@@ -77,16 +77,16 @@ class Accounts:
             minutes = int(wait_s // 60) + 1
             problem = f"Too many wrong passwords. Try again in {minutes} {'minute' if minutes == 1 else 'minutes'}."
             return _html(sign_in_page(problem, name, wanted), 429, {"retry-after": str(int(wait_s) + 1)})
-        found = await self._look(lambda tx: password_hash(tx, name))
-        hashed = found[1] if found else None
+        account = await self._look(lambda tx: password_hash(tx, name))
+        hashed = account[1] if account else None
         password = form.get("password", "")
         is_right = await to_thread.run_sync(verify_password, password, hashed, limiter=self._hashers)
-        if found is None or not is_right:
+        if account is None or not is_right:
             self._brake.failed(key)
             self._address_brake.failed(address)
             return _html(sign_in_page("The name or the password is wrong.", name, wanted), 401)
         self._brake.succeeded(key)
-        return await self._signed_in(request, found[0], wanted)
+        return await self._signed_in(request, account[0], wanted)
 
     async def sign_out(self, request: Request) -> Response:
         token = session_token(request, self._cookie)

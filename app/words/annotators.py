@@ -28,71 +28,71 @@ LOW_CONSISTENCY, MIN_REPEATS = 0.6, 5
 
 def notes_of(row: AnnotatorRow, share: Share | None, n_people: int) -> list[str]:
     """The notes on one annotator. `share`: how far they agree with others; `n_people`: annotators in the project."""
-    found = [*_checks(row), *_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
+    notes = [*_checks(row), *_pace(row), *_bias(row, ALARM_P / max(1, n_people))]
     n_answers = row.n_ranked + row.n_unacceptable + row.n_skipped
     if n_answers >= MIN_ANSWERS and row.n_skipped > SKIP_SHARE * n_answers:
         share_skipped = row.n_skipped / n_answers
-        found.append(
+        notes.append(
             f"Skipped {row.n_skipped:,} of {count(n_answers, 'task')}, "
             f"{share_with_reach(share_skipped, *wilson(share_skipped, n_answers))}. Read the reasons: the guidelines, "
             "or the choice of prompts, may need a change."
         )
     agreement = share.agreement if share is not None and share.n >= MIN_COMPARISONS else None
     if share is not None and agreement is not None and agreement < LOW_AGREEMENT:
-        found.append(
+        notes.append(
             f"Agrees with others on {share_with_reach(agreement, share.low, share.high)} of "
             f"{count(share.n, 'comparison')} in {count(share.n_tasks, 'task')}. Go through some of the disputed "
             "tasks together: the guidelines may be read in two ways. A snapshot can weigh annotators by how reliable "
             "they are (its setting annotator_weights)."
         )
-    return found
+    return notes
 
 
 def _checks(row: AnnotatorRow) -> list[str]:
-    found = []
+    notes = []
     if row.is_paused:
-        found.append("Gets no work in this project now. The Projects page says why, and lifts the pause.")
+        notes.append("Gets no work in this project now. The Projects page says why, and lifts the pause.")
     for alarm in row.alarms:
         if alarm.kind == "gold":
-            found.append(
+            notes.append(
                 f"Agrees with gold on {share_with_reach(alarm.value, alarm.low, alarm.high)} of the comparisons in "
                 f"{count(alarm.n, 'task')}, below {alarm.threshold:.0%}{by_chance(alarm)}. Go "
                 "through these tasks with them; if others fail too, look at the gold itself."
             )
     again = row.consistency
     if again.value is not None and again.n_items >= MIN_REPEATS and again.value < LOW_CONSISTENCY:
-        found.append(
+        notes.append(
             f"Agrees with themselves on {share_with_reach(again.value, again.low, again.high)} of the comparisons in "
             f"{count(again.n_items, 'task')} that "
             "came twice. Perhaps these responses are hard to tell apart: look at them before you ask how they work."
         )
-    return found
+    return notes
 
 
 def _pace(row: AnnotatorRow) -> list[str]:
-    found = []
+    notes = []
     if row.n_hasty >= MIN_HASTY and row.n_hasty > HASTY_SHARE * row.n_timed:
         share = row.n_hasty / row.n_timed
-        found.append(
+        notes.append(
             f"{row.n_hasty:,} of {count(row.n_timed, 'answer')} came faster than their texts can be read, "
             f"{share_with_reach(share, *wilson(share, row.n_timed))}. Look at some "
             "of these rankings before you train on them, and ask how they work."
         )
     if row.busiest_minute >= BUSY_MINUTE:
-        found.append(
+        notes.append(
             f"{row.busiest_minute:,} answers were stored within one minute. After a lost connection answers arrive "
             "together, which is fine; otherwise look at them."
         )
-    return found
+    return notes
 
 
 def _bias(row: AnnotatorRow, alarm: float) -> list[str]:
-    found = []
+    notes = []
     position, length = row.position, row.length
     if position.p_value is not None and position.p_value < alarm:
         differences = [one - other for one, other in zip(position.observed, position.expected, strict=True)]
         most = differences.index(max(differences))
-        found.append(
+        notes.append(
             f"Rank 1 stood {position.observed[most]:.0f} times at place {chr(65 + most)} on the screen, "
             f"{position.expected[most]:.0f} are expected by chance ({count(position.n, 'ranking')}, "
             f"p {p_words(position.p_value)}). Perhaps they do "
@@ -103,12 +103,12 @@ def _bias(row: AnnotatorRow, alarm: float) -> list[str]:
         side, reach = "longer", (length.share, length.low, length.high)
         if length.share < 0.5 and length.low is not None and length.high is not None:
             side, reach = "shorter", (1 - length.share, 1 - length.high, 1 - length.low)
-        found.append(
+        notes.append(
             f"Prefers the {side} responses in {share_with_reach(*reach)} of {count(length.n, 'ranking')} "
             f"(p {p_words(length.p_value)}). They may be the better ones: compare with the other annotators first. A "
             "reward model learns such a leaning; its run shows how well length alone does (length accuracy)."
         )
-    return found
+    return notes
 
 
 def nothing_words(rows: Sequence[AnnotatorRow], whose: str) -> str:

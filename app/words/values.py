@@ -107,16 +107,16 @@ def strength_words(strength: int) -> str:
     return f"strength {strength} of 4 (4 significantly)"
 
 
-def said_of(detail: Detail, place: int) -> str:
+def said_of(detail: Detail, index: int) -> str:
     """What was said of one response beside its rank: `not acceptable, Rude, quality 2 of 7 (7 very good)`.
 
     A quality says which end is good: beside a rank, of which 1 is best, it would be read the other way round.
     """
-    said = list(detail.flags[place]) if detail.flags else []
-    if detail.acceptable and detail.acceptable[place] is not None:
-        said.insert(0, "acceptable" if detail.acceptable[place] else "not acceptable")
-    if detail.quality and detail.quality[place] is not None:
-        said.append(f"quality {detail.quality[place]} of 7 (7 very good)")
+    said = list(detail.flags[index]) if detail.flags else []
+    if detail.acceptable and detail.acceptable[index] is not None:
+        said.insert(0, "acceptable" if detail.acceptable[index] else "not acceptable")
+    if detail.quality and detail.quality[index] is not None:
+        said.append(f"quality {detail.quality[index]} of 7 (7 very good)")
     return ", ".join(said)
 
 

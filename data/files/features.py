@@ -50,29 +50,29 @@ def about_features(folder: Path) -> dict[str, Any]:
 
 def read_keys(folder: Path) -> set[str]:
     """The keys of all texts that have features. A file that is spoilt counts as missing."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for path in sorted(folder.glob("*.npz")):
         try:
             with np.load(path, allow_pickle=False) as file:
-                found |= {key.decode() for key in file["keys"]}
+                keys |= {key.decode() for key in file["keys"]}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             continue
-    return found
+    return keys
 
 
 def load_features(folder: Path, keys: Sequence[str]) -> dict[str, Features]:
     """The features of those texts that have some. A file that is spoilt counts as missing."""
-    wanted, found = set(keys), dict[str, Features]()
+    wanted, features_of = set(keys), dict[str, Features]()
     for path in sorted(folder.glob("*.npz")):
         try:
             with np.load(path, allow_pickle=False) as file:
                 places = {key.decode(): place for place, key in enumerate(file["keys"]) if key.decode() in wanted}
                 if places:
                     features = file["features"]
-                    found |= {key: features[place].astype(np.float32) for key, place in places.items()}
+                    features_of |= {key: features[place].astype(np.float32) for key, place in places.items()}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             continue
-    return found
+    return features_of
 
 
 def add_features(folder: Path, about: dict[str, Any], keys: Sequence[str], features: NDArray[Any], now: float) -> None:

@@ -90,9 +90,9 @@ def _responses_of(given: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not values:
         raise InvalidInput("no 'responses': a list of texts, or of objects with a 'text', is needed")
     texts: list[str] = []
-    for place, each in enumerate(values, start=1):
-        text = each.get("text") if isinstance(each, dict) else each
+    for number, entry in enumerate(values, start=1):
+        text = entry.get("text") if isinstance(entry, dict) else entry
         if not isinstance(text, str):
-            raise InvalidInput(f"response {place} is {each!r:.60}; a text, or an object with a 'text', is needed")
-        texts.append(checked_text(text, f"response {place}"))
+            raise InvalidInput(f"response {number} is {entry!r:.60}; a text, or an object with a 'text', is needed")
+        texts.append(checked_text(text, f"response {number}"))
     return tuple(texts)

@@ -35,16 +35,16 @@ class ReadableFolders:
             "Put it into one of them, or ask an admin to add its folder (`rankloop serve --root DIR`)"
         )
         resolved = [Path(os.path.realpath(root)) for root in self.roots]
-        place = Path(os.path.normpath(absolute(written)))
-        if not any(place.is_relative_to(root) for root in (*self.roots, *resolved)):
+        wanted = Path(os.path.normpath(absolute(written)))
+        if not any(wanted.is_relative_to(root) for root in (*self.roots, *resolved)):
             raise outside
         try:
-            found = Path(os.path.realpath(place))
+            resolved_path = Path(os.path.realpath(wanted))
         except ValueError:  # no path at all: a NUL, or half a character
             raise outside from None
-        if not any(found.is_relative_to(root) for root in resolved):
+        if not any(resolved_path.is_relative_to(root) for root in resolved):
             raise outside
-        return found
+        return resolved_path
 
     @property
     def words(self) -> str:
@@ -65,13 +65,13 @@ def named_roots() -> tuple[Path, ...]:
 
 def check_roots(named: Iterable[str]) -> tuple[Path, ...]:
     """Folders that an admin names, absolute. Raises InvalidInput for one that is not there."""
-    found = []
+    roots = []
     for word in named:
         folder = Path(os.path.normpath(absolute(word)))
         if not folder.is_dir() or os.pathsep in str(folder):
             raise InvalidInput(f"--root {word!r}: there is no such folder, or its name has a {os.pathsep!r}")
-        found.append(folder)
-    return tuple(found)
+        roots.append(folder)
+    return tuple(roots)
 
 
 def absolute(written: str) -> Path:

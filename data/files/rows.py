@@ -142,11 +142,11 @@ def _read_json(file: BinaryIO, label: str) -> Iterator[Row | Problem]:
         raise InvalidInput(f"{label}: not JSON that can be read: {error}") from None
     if not isinstance(values, list):
         raise InvalidInput(f"{label}: a JSON list of objects is needed, found {_name(values)}")
-    for place, value in enumerate(values, start=1):
+    for number, value in enumerate(values, start=1):
         if isinstance(value, dict):
-            yield _row(place, value)
+            yield _row(number, value)
         else:
-            yield Problem(place, f"a JSON object is needed, found {_name(value)}")
+            yield Problem(number, f"a JSON object is needed, found {_name(value)}")
 
 
 class _Line(NamedTuple):
@@ -215,17 +215,17 @@ def _header(cells: list[str], problem: str | None, label: str) -> list[str]:
 
 
 def _read_parquet(file: BinaryIO, label: str) -> Iterator[Row | Problem]:
-    place = 0
+    number = 0
     try:
         with pq.ParquetFile(file) as table:
             for batch in table.iter_batches(batch_size=1000):
                 for value in _values(batch):
-                    place += 1
-                    yield _row(place, value) if isinstance(value, dict) else Problem(place, value)
+                    number += 1
+                    yield _row(number, value) if isinstance(value, dict) else Problem(number, value)
     except (pa.ArrowException, OSError) as error:
-        if place == 0:
+        if number == 0:
             raise InvalidInput(f"{label}: not a Parquet file ({error})") from None
-        yield Problem(place + 1, f"the file is damaged from here on ({error}); nothing after it was read")
+        yield Problem(number + 1, f"the file is damaged from here on ({error}); nothing after it was read")
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | str]:

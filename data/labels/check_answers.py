@@ -91,13 +91,13 @@ def repeats(tx: Tx, project_id: str) -> list[tuple[Ranking, Ranking]]:
         )
         .order_by(second.c.created_at, second.c.id)
     )
-    found = [(row.first_id, row.second_id) for row in tx.rows(pairs)]
+    twice = [(row.first_id, row.second_id) for row in tx.rows(pairs)]
     by_id = {}
-    for start in range(0, len(found), _AT_ONCE):
-        wanted = [ranking_id for pair in found[start : start + _AT_ONCE] for ranking_id in pair]
+    for start in range(0, len(twice), _AT_ONCE):
+        wanted = [ranking_id for pair in twice[start : start + _AT_ONCE] for ranking_id in pair]
         rows = tx.rows(sa.select(ranking).where(ranking.c.id.in_(wanted)))
         by_id.update({row.id: as_ranking(row) for row in rows})
-    return [(by_id[first_id], by_id[second_id]) for first_id, second_id in found]
+    return [(by_id[first_id], by_id[second_id]) for first_id, second_id in twice]
 
 
 def count_repeats(tx: Tx, project_id: str) -> int:

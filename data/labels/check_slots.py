@@ -89,12 +89,12 @@ def claim_repeat(
 
 def repeated_task(tx: Tx, slot_id: str, annotator_id: str) -> str | None:
     """The task of an annotator's repeat, by its slot; None for any other id."""
-    found = tx.scalar(
+    task_id = tx.scalar(
         sa.select(slot.c.task_id).where(
             slot.c.id == slot_id, slot.c.annotator_id == annotator_id, slot.c.purpose == Purpose.REPEAT.value
         )
     )
-    return None if found is None else str(found)
+    return None if task_id is None else str(task_id)
 
 
 def _lease(

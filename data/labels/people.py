@@ -204,10 +204,10 @@ def has_open_link(tx: Tx, person_id: str) -> bool:
 
 def invited_person(tx: Tx, token: str) -> tuple[bool, Person | None]:
     """Return (is the token good, whom it is for). A good token for nobody is the set-up token."""
-    found = tx.row(sa.select(invitation.c.person_id).where(_is_good(tx, token)))
-    if found is None or (found.person_id is None and has_admin(tx)):
+    invited = tx.row(sa.select(invitation.c.person_id).where(_is_good(tx, token)))
+    if invited is None or (invited.person_id is None and has_admin(tx)):
         return False, None
-    return True, None if found.person_id is None else get_person(tx, found.person_id)
+    return True, None if invited.person_id is None else get_person(tx, invited.person_id)
 
 
 def use_invitation(tx: Tx, token: str, new_hash: str, admin_name: str | None = None) -> Person:

@@ -84,12 +84,12 @@ def prompt_by_external_id(tx: Tx, project_id: str, external_id: str) -> str:
     own = tx.scalar(in_project.where(prompt.c.id == external_id))
     if own is not None:
         return str(own)
-    found = tx.rows(in_project.where(prompt.c.external_id == external_id).limit(2))
-    if not found:
+    rows = tx.rows(in_project.where(prompt.c.external_id == external_id).limit(2))
+    if not rows:
         raise NotFound(f"no prompt with the id {external_id!r} in this project; import the prompts first")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise InvalidInput(f"two prompts of this project have the id {external_id!r}; give the prompt's text instead")
-    return str(found[0].id)
+    return str(rows[0].id)
 
 
 def count_prompts(tx: Tx, project_id: str) -> int:

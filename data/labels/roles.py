@@ -32,13 +32,13 @@ def require(tx: Tx, who: Actor, role: Role) -> None:
     if isinstance(who, Operator):
         return
     try:
-        found = get_person(tx, who.id)
+        account = get_person(tx, who.id)
     except NotFound:
         raise NotAllowed(f"there is no account of {who.name} any more; sign in again") from None
-    if found.disabled_at is not None:
-        raise NotAllowed(f"the account of {found.name} is closed; an admin can say why")
-    if not found.role.covers(role):
-        raise NotAllowed(f"{found.name} is {found.role}; this needs the role {role}")
+    if account.disabled_at is not None:
+        raise NotAllowed(f"the account of {account.name} is closed; an admin can say why")
+    if not account.role.covers(role):
+        raise NotAllowed(f"{account.name} is {account.role}; this needs the role {role}")
 
 
 @contextlib.contextmanager

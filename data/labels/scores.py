@@ -88,7 +88,7 @@ def _of_tasks(
     tx: Tx, task_ids: Sequence[str], reward_run_ids: Sequence[str], read: Callable[[sa.Row[Any]], Value]
 ) -> dict[str, dict[str, tuple[Value, ...]]]:
     """For each task: reward run -> what is read from each response's score, by position."""
-    found: dict[str, dict[str, dict[int, Value]]] = {task_id: defaultdict(dict) for task_id in task_ids}
+    scores: dict[str, dict[str, dict[int, Value]]] = {task_id: defaultdict(dict) for task_id in task_ids}
     sizes: dict[str, int] = {}
     for start in range(0, len(task_ids), _AT_ONCE):
         some = task_ids[start : start + _AT_ONCE]
@@ -104,14 +104,14 @@ def _of_tasks(
         if reward_run_ids:
             statement = statement.where(response_score.c.run_id.in_(reward_run_ids))
         for row in tx.rows(statement):
-            found[row.task_id][row.run_id][row.position] = read(row)
+            scores[row.task_id][row.run_id][row.position] = read(row)
     return {
         task_id: {
             run_id: tuple(scores[position] for position in range(sizes[task_id]))
             for run_id, scores in by_run.items()
             if len(scores) == sizes[task_id]
         }
-        for task_id, by_run in found.items()
+        for task_id, by_run in scores.items()
     }
 
 

@@ -70,10 +70,10 @@ def claim_slots(
     """
     claimed: list[str] = []
     while len(claimed) < n:
-        found = _next_open(tx, project_id, annotator_id)
-        if found is None:
+        opened = _next_open(tx, project_id, annotator_id)
+        if opened is None:
             break
-        size = tx.scalar(sa.select(sa.func.count()).where(task_response.c.task_id == found.task_id))
+        size = tx.scalar(sa.select(sa.func.count()).where(task_response.c.task_id == opened.task_id))
         values = {
             "status": "leased",
             "annotator_id": annotator_id,
@@ -82,8 +82,8 @@ def claim_slots(
             "lease_expires_at": tx.now() + lease_minutes * 60,
             "display_order": json.dumps(list(shuffle(size))),
         }
-        tx.execute(sa.update(slot).where(slot.c.id == found.id).values(**values))
-        claimed.append(found.id)
+        tx.execute(sa.update(slot).where(slot.c.id == opened.id).values(**values))
+        claimed.append(opened.id)
     return assignments_of(tx, claimed)
 
 

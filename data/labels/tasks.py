@@ -78,10 +78,10 @@ def add_task(
             f"{len(distinct)} distinct responses (of {len(responses)}): a ranking needs {MIN_K} to {MAX_K}"
         )
     tx.lock_row(project, project_id)  # two that add at once must not draw the same number, or make the same task
-    found = _task_with(tx, prompt_id, distinct)
-    if found is not None:
-        _add_slots(tx, found, slots)
-        return NewTask(found, False, tuple(positions_in(tx, found, fingerprints)))
+    task_id = _task_with(tx, prompt_id, distinct)
+    if task_id is not None:
+        _add_slots(tx, task_id, slots)
+        return NewTask(task_id, False, tuple(positions_in(tx, task_id, fingerprints)))
     kept = [responses[fingerprints.index(each)] for each in distinct]
     response_ids = add_responses(tx, prompt_id, kept, run_id=run_id)
     task_id = tx.new_id()
@@ -159,12 +159,12 @@ def list_task_ids(tx: Tx, project_id: str, *, limit: int = 50, offset: int = 0) 
 def holdings_of_prompts(tx: Tx, prompt_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """For each prompt: how many responses, and how many tasks, there are."""
     counts = dict.fromkeys(prompt_ids, (0, 0))
-    for place, table in enumerate((response, task)):
+    for column, table in enumerate((response, task)):
         statement = sa.select(table.c.prompt_id, sa.func.count().label("number"))
         statement = statement.where(table.c.prompt_id.in_(prompt_ids)).group_by(table.c.prompt_id)
         for row in tx.rows(statement):
             known = list(counts[row.prompt_id])
-            known[place] = row.number
+            known[column] = row.number
             counts[row.prompt_id] = (known[0], known[1])
     return counts
 

@@ -95,11 +95,15 @@ def standing(best: int, by_prompt: Mapping[int, Sequence[float]], evaluations: i
     )
 
 
-def standing_detail(found: Standing) -> dict[str, Any]:
+def standing_detail(measured: Standing) -> dict[str, Any]:
     """As an event and a result hold it."""
-    told = {"less_start": found.less_start, "less_next": found.less_next}
+    told = {"less_start": measured.less_start, "less_next": measured.less_next}
     words = {name: None if each is None else each.as_dict() for name, each in told.items()}
-    return {"prompts": found.prompts, "evaluations": found.evaluations, "next_iteration": found.next_iteration} | words
+    return {
+        "prompts": measured.prompts,
+        "evaluations": measured.evaluations,
+        "next_iteration": measured.next_iteration,
+    } | words
 
 
 def _standing(tx: Tx, run_id: str, best: int) -> Standing | None:

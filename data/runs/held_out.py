@@ -61,16 +61,16 @@ class Choice:
 def trained_on(tx: Tx, home: Home, *, models: Iterable[str] = (), runs: Iterable[str] = ()) -> TrainedOn:
     """What models, by the names that configurations have for them, and runs were trained on, with all behind them."""
     named = [_run_behind(home, model) for model in models]
-    found = TrainedOn()
-    for run in _lineage(tx, home, [*runs, *filter(None, named)], found):
+    trained = TrainedOn()
+    for run in _lineage(tx, home, [*runs, *filter(None, named)], trained):
         if run.kind not in LEARN:
             continue
         for what, look in _sources(tx, home, run):
             try:
-                found.prompts |= look()
+                trained.prompts |= look()
             except (NotFound, InvalidInput, OSError) as error:
-                found.unknown.append(f"{what} of {run.kind} run {run.id}: {error}")
-    return found
+                trained.unknown.append(f"{what} of {run.kind} run {run.id}: {error}")
+    return trained
 
 
 def choose_prompts(
@@ -109,14 +109,14 @@ def _refuse_without(held_out: list[Prompt], trained: list[Prompt], known: Traine
         )
 
 
-def _lineage(tx: Tx, home: Home, run_ids: Iterable[str], found: TrainedOn) -> Iterator[Run]:
+def _lineage(tx: Tx, home: Home, run_ids: Iterable[str], trained: TrainedOn) -> Iterator[Run]:
     """The runs and all behind them, each once."""
     waiting, seen = list(run_ids), set[str]()
     while waiting:
         try:
             run = get_run(tx, waiting.pop(0))
         except NotFound as error:
-            found.unknown.append(str(error))
+            trained.unknown.append(str(error))
             continue
         if run.id in seen:
             continue

@@ -53,18 +53,18 @@ def parents_of(run: Run) -> list[str]:
 
 def ancestors(tx: Tx, run_id: str) -> Ancestors:
     """Everything that went into a run: through its reward models, its start, and theirs."""
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     by_best: set[str] = set()
     waiting = [run_id]
     while waiting:
         run = get_run(tx, waiting.pop(0))
-        if run.id in found:
+        if run.id in runs:
             continue
-        found[run.id] = run
+        runs[run.id] = run
         waiting += parents_of(run)
         by_best |= {start for name in starts_of(run) if is_best(name) and (start := run_of(name))}
-    snapshots = dict.fromkeys(run.snapshot_id for run in found.values() if run.snapshot_id)
-    return Ancestors(tuple(found.values()), tuple(snapshots), frozenset(by_best))
+    snapshots = dict.fromkeys(run.snapshot_id for run in runs.values() if run.snapshot_id)
+    return Ancestors(tuple(runs.values()), tuple(snapshots), frozenset(by_best))
 
 
 def starts_of(run: Run) -> list[str]:
@@ -108,11 +108,11 @@ def by_annotator(home: Home, snapshot_id: str) -> Counter[str]:
 
 def snapshots_with(tx: Tx, home: Home, project_id: str, prompt_id: str) -> list[str]:
     """The snapshots that hold a ranking of this prompt, the newest first."""
-    found = []
+    snapshot_ids = []
     for snapshot in list_snapshots(tx, project_id):
         path = home.snapshot_folder(snapshot.id) / GROUPS
         if path.is_file():
             table = pq.read_table(path, columns=["prompt_id"], filters=[("prompt_id", "=", prompt_id)])
             if table.num_rows:
-                found.append(snapshot.id)
-    return found
+                snapshot_ids.append(snapshot.id)
+    return snapshot_ids

@@ -107,13 +107,13 @@ def claim_run(
     statement = statement.order_by(run.c.created_at, run.c.id).limit(1)
     if tx.dialect == "postgresql":
         statement = statement.with_for_update(skip_locked=True)
-    found = tx.row(statement)
-    if found is None:
+    queued = tx.row(statement)
+    if queued is None:
         return None
     now = tx.now()
     claimed = tx.execute(
         sa.update(run)
-        .where(run.c.id == found.id, run.c.epoch == found.epoch, run.c.status == RunStatus.QUEUED.value)
+        .where(run.c.id == queued.id, run.c.epoch == queued.epoch, run.c.status == RunStatus.QUEUED.value)
         .values(
             status=RunStatus.RUNNING.value,
             epoch=run.c.epoch + 1,
@@ -129,7 +129,7 @@ def claim_run(
     )
     if claimed.rowcount != 1:
         return None
-    taken = get_run(tx, found.id)
+    taken = get_run(tx, queued.id)
     _event(tx, taken.id, "started", {"worker": worker_id, "attempt": taken.attempt})
     return taken
 
@@ -185,22 +185,22 @@ def request_cancel(tx: Tx, run_id: str) -> Run:
 
     Raises Conflict if it has ended.
     """
-    found = get_run(tx, run_id)
+    stored = get_run(tx, run_id)
     now = tx.now()
-    if found.status is RunStatus.QUEUED:
-        waiting = (run.c.id == found.id, run.c.status == RunStatus.QUEUED.value)
+    if stored.status is RunStatus.QUEUED:
+        waiting = (run.c.id == stored.id, run.c.status == RunStatus.QUEUED.value)
         values = {"status": RunStatus.CANCELLED.value, "ended_at": now, "cancel_requested_at": now}
         if tx.execute(sa.update(run).where(*waiting).values(**values)).rowcount == 1:
-            _event(tx, found.id, "cancelled", {"while": "queued"})
-            return get_run(tx, found.id)
-        found = get_run(tx, found.id)
-    if found.status.is_final:
-        raise Conflict(f"run {found.id} has ended ({found.status}); there is nothing to cancel")
-    if found.cancel_requested_at is None:
-        running = (run.c.id == found.id, run.c.status == RunStatus.RUNNING.value, run.c.cancel_requested_at.is_(None))
+            _event(tx, stored.id, "cancelled", {"while": "queued"})
+            return get_run(tx, stored.id)
+        stored = get_run(tx, stored.id)
+    if stored.status.is_final:
+        raise Conflict(f"run {stored.id} has ended ({stored.status}); there is nothing to cancel")
+    if stored.cancel_requested_at is None:
+        running = (run.c.id == stored.id, run.c.status == RunStatus.RUNNING.value, run.c.cancel_requested_at.is_(None))
         if tx.execute(sa.update(run).where(*running).values(cancel_requested_at=now)).rowcount == 1:
-            _event(tx, found.id, "cancel_requested", {})
-    return get_run(tx, found.id)
+            _event(tx, stored.id, "cancel_requested", {})
+    return get_run(tx, stored.id)
 
 
 def resume_run(tx: Tx, run_id: str) -> Run:
@@ -208,16 +208,16 @@ def resume_run(tx: Tx, run_id: str) -> Run:
 
     Raises Conflict for a run that is not failed or cancelled.
     """
-    found = get_run(tx, run_id)
-    if found.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
-        raise Conflict(f"run {found.id} is {found.status}; only a failed or cancelled run can be resumed")
-    stopped = (run.c.id == found.id, run.c.status == found.status.value, run.c.epoch == found.epoch)
+    stored = get_run(tx, run_id)
+    if stored.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
+        raise Conflict(f"run {stored.id} is {stored.status}; only a failed or cancelled run can be resumed")
+    stopped = (run.c.id == stored.id, run.c.status == stored.status.value, run.c.epoch == stored.epoch)
     values = {"status": RunStatus.QUEUED.value, "cancel_requested_at": None, "ended_at": None}
     values |= {"error_kind": None, "error_message": None}  # the events keep them
     if tx.execute(sa.update(run).where(*stopped).values(**values)).rowcount != 1:
-        raise Conflict(f"run {found.id} was changed by somebody else just now; look again")
-    _event(tx, found.id, "resumed", {"from": found.status.value})
-    return get_run(tx, found.id)
+        raise Conflict(f"run {stored.id} was changed by somebody else just now; look again")
+    _event(tx, stored.id, "resumed", {"from": stored.status.value})
+    return get_run(tx, stored.id)
 
 
 def reap_runs(tx: Tx) -> list[str]:
@@ -230,17 +230,17 @@ def reap_runs(tx: Tx) -> list[str]:
         run.c.status == RunStatus.RUNNING.value, run.c.lease_until < now
     )
     reaped = []
-    for found in tx.rows(lost):
-        is_cancelled = found.cancel_requested_at is not None
+    for lost_run in tx.rows(lost):
+        is_cancelled = lost_run.cancel_requested_at is not None
         values: dict[str, Any] = {"lease_until": None, "ended_at": now, "epoch": run.c.epoch + 1}
         values["status"] = (RunStatus.CANCELLED if is_cancelled else RunStatus.FAILED).value
         if not is_cancelled:
             values["error_kind"] = FailureKind.WORKER_LOST.value
             values["error_message"] = "the worker went away without a word; resume the run to go on from its checkpoint"
-        still = (run.c.id == found.id, run.c.epoch == found.epoch, run.c.lease_until < now)
+        still = (run.c.id == lost_run.id, run.c.epoch == lost_run.epoch, run.c.lease_until < now)
         if tx.execute(sa.update(run).where(*still).values(**values)).rowcount == 1:
-            _event(tx, found.id, "worker_lost", {})
-            reaped.append(found.id)
+            _event(tx, lost_run.id, "worker_lost", {})
+            reaped.append(lost_run.id)
     return reaped
 
 

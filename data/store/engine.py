@@ -298,12 +298,12 @@ def _as_store_errors(url: str) -> Iterator[None]:
 
 
 def _broken_rule(error: IntegrityError) -> str:
-    found = str(error.orig)
-    if "foreign key" in found.lower():
-        return f"something that this refers to does not exist, or is still in use ({found})"
-    if "unique" in found.lower():
-        return f"somebody else stored the same thing just now ({found}); try again"
-    return f"a rule of the store forbids this ({found})"
+    words = str(error.orig)
+    if "foreign key" in words.lower():
+        return f"something that this refers to does not exist, or is still in use ({words})"
+    if "unique" in words.lower():
+        return f"somebody else stored the same thing just now ({words}); try again"
+    return f"a rule of the store forbids this ({words})"
 
 
 def without_password(url: str) -> str:

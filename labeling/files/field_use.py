@@ -74,13 +74,13 @@ class Watched(dict[str, Any]):
 
     def keep_unread(self) -> dict[str, Any]:
         """What nobody has read, of the row itself and of the objects in it, to be kept under `meta`."""
-        found = {name: value for name, value in self.items() if name not in self._read and not is_empty(value)}
-        self.keep(found)
+        unread = {name: value for name, value in self.items() if name not in self._read and not is_empty(value)}
+        self.keep(unread)
         for name in self._read:
             inside = self._inside[name]
             if isinstance(inside, Watched) and (rest := inside.keep_unread()):
-                found[name] = rest
-        return found
+                unread[name] = rest
+        return unread
 
     def uses(self) -> Iterator[tuple[str, str]]:
         """Path and use of each field that is not empty; of a field that was opened, those of the fields in it."""

@@ -196,16 +196,16 @@ def _read(report: ImportReport, line: int, reader: Reader, row: Watched) -> list
 
     One that is wrong does not cost those before it.
     """
-    found: list[dict[str, Any]] = []
+    natives: list[dict[str, Any]] = []
     try:
         for native in reader(row):
-            found.append(native)
+            natives.append(native)
     except _ROW_ERRORS as error:
         report.add_problem(_problem(line, error))
-    if found and found[0] is row:  # our own format: who parses it keeps the rest
-        return found
-    rest = row.keep_unread() if found else {}
-    return [native | {"meta": rest | (native.get("meta") or {})} if rest else native for native in found]
+    if natives and natives[0] is row:  # our own format: who parses it keeps the rest
+        return natives
+    rest = row.keep_unread() if natives else {}
+    return [native | {"meta": rest | (native.get("meta") or {})} if rest else native for native in natives]
 
 
 def _add_ranking_row(tx: Tx, people: People, line: int, native: dict[str, Any], report: ImportReport) -> bool:
@@ -225,13 +225,13 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
         prompt_id = prompt_id_of(tx, project_id, prompt)
         _note_kept(tx, prompt_id, prompt, counts)
     settings = get_project(tx, project_id).settings
-    offered, found = screen(get_prompt(tx, prompt_id).messages, responses, settings)
-    dropped = [BADGES[name.removeprefix("dropped_")] for name in found if name.startswith("dropped_")]
+    offered, badges = screen(get_prompt(tx, prompt_id).messages, responses, settings)
+    dropped = [BADGES[name.removeprefix("dropped_")] for name in badges if name.startswith("dropped_")]
     if dropped and len(offered) < MIN_K:
         raise InvalidInput(
             f"fewer than {MIN_K} responses are left without what the project drops: {', '.join(dropped)}"
         )
-    counts.update(found)
+    counts.update(badges)
     made = add_task(tx, project_id, prompt_id, offered, slots=overlap)
     doubles = sum(position is None for position in made.positions)
     counts["tasks" if made.is_new else "known"] += 1

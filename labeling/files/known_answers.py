@@ -92,15 +92,15 @@ def is_known_by_id(tx: Tx, parsed: ParsedRanking, people: People) -> bool:
     An older version of an answer is known too. Raises InvalidInput where the row says something else than is stored.
     """
     ids = [each for each in parsed.ranking_id.split(",") if each]
-    found = [stored for each in ids if (stored := _stored(tx, people.project_id, each)) is not None]
-    if not found:
+    known = [stored for each in ids if (stored := _stored(tx, people.project_id, each)) is not None]
+    if not known:
         return False
-    if len(found) < len(ids):
+    if len(known) < len(ids):
         raise InvalidInput(
-            f"the row merges {len(ids)} rankings, and {len(found)} of them are in this project; import an export of "
+            f"the row merges {len(ids)} rankings, and {len(known)} of them are in this project; import an export of "
             "the format 'answers', which has each by itself"
         )
-    differing = _differences_of(tx, parsed, found, people)
+    differing = _differences_of(tx, parsed, known, people)
     if differing:
         raise InvalidInput(
             f"ranking {parsed.ranking_id} is in this project and says something else ({', '.join(differing)}); it "
@@ -128,25 +128,25 @@ def is_known_by_content(tx: Tx, task_id: str, annotator_id: str, parsed: ParsedR
 
 def _stored(tx: Tx, project_id: str, own_id: str) -> Stored | None:
     """A ranking or a decision of this project, current or not."""
-    found: Stored | None = find_adjudication(tx, own_id)
-    if found is None:
+    answer: Stored | None = find_adjudication(tx, own_id)
+    if answer is None:
         try:
-            found = find_ranking(tx, own_id)
+            answer = find_ranking(tx, own_id)
         except NotFound:
             return None
-    return found if get_task(tx, found.task_id).project_id == project_id else None
+    return answer if get_task(tx, answer.task_id).project_id == project_id else None
 
 
-def _differences_of(tx: Tx, parsed: ParsedRanking, found: Sequence[Stored], people: People) -> list[str]:
+def _differences_of(tx: Tx, parsed: ParsedRanking, known: Sequence[Stored], people: People) -> list[str]:
     """What a row says differently from what is stored under its id. Of merged rankings only the texts can be told."""
-    first, task = found[0], get_task(tx, found[0].task_id)
+    first, task = known[0], get_task(tx, known[0].task_id)
     prints = [text_fingerprint(each.text) for each in parsed.responses]
     stored = {text_fingerprint(each.text) for each in task.responses}
     if not _is_prompt_of(parsed, task):
         return ["another prompt"]
     if not set(prints) <= stored or (set(prints) != stored and not parsed.is_pair):
         return ["other responses"]
-    if len(found) > 1:
+    if len(known) > 1:
         return []
     placed = place(parsed, positions_in(tx, task.id, prints)) if not parsed.is_pair else None
     if placed is None:
@@ -190,11 +190,11 @@ def _values_of(stored: Stored) -> dict[str, Any]:
             "comment": stored.reason,
         }  # fmt: skip
     unknown = [name for name in ("duration_ms", "display_order") if getattr(stored, name) is None]
-    found = _detail_values(stored.status, stored.detail) | {
+    values = _detail_values(stored.status, stored.detail) | {
         "status": stored.status.value, "ranks": stored.ranks, "comment": stored.comment,
         "skip_reason": stored.skip_reason, "duration_ms": stored.duration_ms, "display_order": stored.display_order,
     }  # fmt: skip
-    return {name: value for name, value in found.items() if name not in unknown}
+    return {name: value for name, value in values.items() if name not in unknown}
 
 
 def _values_of_row(parsed: ParsedRanking, placed: Placed) -> dict[str, Any]:

@@ -114,15 +114,15 @@ def parse_responses(row: dict[str, Any]) -> tuple[NewResponse, ...]:
     if not isinstance(values, list) or not values:
         raise InvalidInput("no 'responses': a list of texts, or of objects with a 'text', is needed")
     responses = []
-    for place, value in enumerate(values, start=1):
+    for number, value in enumerate(values, start=1):
         entry = {"text": value} if isinstance(value, str) else value
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise InvalidInput(f"response {place} is {value!r:.60}; a text, or an object with a 'text', is needed")
-        meta = _object(entry.get("meta"), f"response {place}: meta")
+            raise InvalidInput(f"response {number} is {value!r:.60}; a text, or an object with a 'text', is needed")
+        meta = _object(entry.get("meta"), f"response {number}: meta")
         provenance = {name: each for name, each in entry.items() if name not in ("text", "model", "meta")} | meta
         if isinstance(entry, Watched):
             entry.keep(provenance)
-        text = checked_text(entry["text"], f"response {place}")
+        text = checked_text(entry["text"], f"response {number}")
         model = clean_text(str(entry.get("model") or ""))
         responses.append(NewResponse(text, model, {"source": "import"} | clean_value(provenance)))
     return tuple(responses)
@@ -279,9 +279,9 @@ def _whole(value: Any) -> Any:
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
-    found = structure(value)
-    if found in (None, ""):
+    parsed = structure(value)
+    if parsed in (None, ""):
         return {}
-    if not isinstance(found, dict):
-        raise InvalidInput(f"{what} is {type(found).__name__}; a JSON object is needed")
-    return dict(clean_value(found))
+    if not isinstance(parsed, dict):
+        raise InvalidInput(f"{what} is {type(parsed).__name__}; a JSON object is needed")
+    return dict(clean_value(parsed))

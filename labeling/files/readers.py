@@ -116,14 +116,14 @@ def read_argilla(row: Native) -> Iterator[Native]:
     for question in questions:
         statuses = row.get(f"{question}.responses.status") or []
         people = row.get(f"{question}.responses.users") or []
-        for place, answer in enumerate(row[f"{question}.responses"] or []):
-            if not isinstance(answer, list) or (place < len(statuses) and statuses[place] != "submitted"):
+        for index, answer in enumerate(row[f"{question}.responses"] or []):
+            if not isinstance(answer, list) or (index < len(statuses) and statuses[index] != "submitted"):
                 continue
             yield {
                 "prompt": row.get("prompt", row.get("instruction")),
                 "responses": [row.get(each["value"]) for each in answer],
                 "ranks": list(closed_up([int(each["rank"]) for each in answer])),  # Argilla's may have gaps
-                "annotator": str(people[place]) if place < len(people) else "",
+                "annotator": str(people[index]) if index < len(people) else "",
             }
 
 
@@ -169,12 +169,12 @@ def _ranker_order(items: dict[str, str], result: Native) -> Native:
 def _pair(source: Native) -> list[Any]:
     """The two texts of a pairwise task, left and right, under one of the usual names."""
     names = (("answer1", "answer2"), ("response1", "response2"), ("response_a", "response_b"), ("left", "right"))
-    found = next((pair for pair in names if all(name in source for name in pair)), None)
-    if found is None:
+    fields = next((pair for pair in names if all(name in source for name in pair)), None)
+    if fields is None:
         raise InvalidInput(
             f"no two texts: {' or '.join(map(str, names))} are looked for, the task has {sorted(source)}"
         )
-    return [source[name] for name in found]
+    return [source[name] for name in fields]
 
 
 def _head_and_last(side: Any) -> tuple[list[Native], Any]:

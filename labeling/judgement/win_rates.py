@@ -78,10 +78,10 @@ def win_rates(prompts: Sequence[PromptOutcomes], *, seed: int = 0, n_bootstrap: 
     models = sorted({model for each in shares for pair in each for model in pair})
     pairs = [pair for pair in combinations(models, 2) if any(pair in each for each in shares)]
     table = np.full((len(shares), len(pairs), 3), np.nan)  # prompt, pair, (won, tied, lost)
-    for row, each in enumerate(shares):
+    for row, by_pair in enumerate(shares):
         for column, pair in enumerate(pairs):
-            if pair in each:
-                table[row, column] = each[pair]
+            if pair in by_pair:
+                table[row, column] = by_pair[pair]
     rng = np.random.default_rng(seed)
     draws = [rng.integers(0, len(shares), len(shares)) for _ in range(n_bootstrap)] if len(shares) > 1 else []
     return WinRates(
@@ -93,11 +93,13 @@ def win_rates(prompts: Sequence[PromptOutcomes], *, seed: int = 0, n_bootstrap: 
 
 def _shares(rankings: PromptOutcomes) -> dict[tuple[str, str], list[float]]:
     """For each pair of models, the shares of the prompt's comparisons that were won, tied and lost."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    results_of: dict[tuple[str, str], list[float]] = defaultdict(list)
     for outcomes in rankings:
         for first, second, result in outcomes:
-            found[first, second].append(result)
-    return {pair: [results.count(value) / len(results) for value in (1.0, 0.5, 0.0)] for pair, results in found.items()}
+            results_of[first, second].append(result)
+    return {
+        pair: [results.count(value) / len(results) for value in (1.0, 0.5, 0.0)] for pair, results in results_of.items()
+    }
 
 
 def _rate(pair: tuple[str, str], column: np.ndarray, draws: Sequence[np.ndarray]) -> Rate:
@@ -118,11 +120,11 @@ def _strengths(
         return []
     values = _newman(models, pairs, np.nansum(table, axis=0))
     drawn = np.array([_newman(models, pairs, np.nansum(table[draw], axis=0)) for draw in draws[: N_BOOTSTRAP // 5]])
-    found = [
+    strengths = [
         Strength(model, float(values[place]), _interval(list(drawn[:, place])) if len(drawn) else None)
         for place, model in enumerate(models)
     ]
-    return sorted(found, key=lambda each: -each.value)
+    return sorted(strengths, key=lambda each: -each.value)
 
 
 def _newman(models: list[str], pairs: list[tuple[str, str]], sums: np.ndarray) -> np.ndarray:
@@ -137,14 +139,14 @@ def _newman(models: list[str], pairs: list[tuple[str, str]], sums: np.ndarray) -
     prior = [(first, second, 0.5, 0.0, 0.5) for first, second in pairs]
     rows = [*prior, *((*pair, *sums[column]) for column, pair in enumerate(pairs))]
     solve = evalica.newman if sums[:, 1].any() else evalica.bradley_terry
-    found = solve(
+    solved = solve(
         [row[0] for row in rows for _ in range(3)],
         [row[1] for row in rows for _ in range(3)],
         [evalica.Winner.X, evalica.Winner.Draw, evalica.Winner.Y] * len(rows),
         weights=[float(weight) for row in rows for weight in row[2:]],
         limit=1000,
     )
-    logs = np.log(np.array([found.scores[model] for model in models]))
+    logs = np.log(np.array([solved.scores[model] for model in models]))
     return np.asarray(logs - logs.mean())
 
 

@@ -91,13 +91,13 @@ def disputed_tasks(store: Store, project_id: str) -> list[Disputed]:
     with store.read() as tx:
         below = get_project(tx, project_id).settings.adjudicate_below
         decided = {each.task_id: each.seen for each in current_adjudications(tx, project_id)}
-        found = [
+        tasks = [
             disputed
             for task_id, answers in _answers_by_task(tx, project_id)
             if decided.get(task_id) != _seen(answers)
             and (disputed := _disputed(task_id, answers, below, is_again=task_id in decided)) is not None
         ]
-    return sorted(found, key=lambda each: (each.agreement or 0.0, -each.n))
+    return sorted(tasks, key=lambda each: (each.agreement or 0.0, -each.n))
 
 
 def _disputed(task_id: str, answers: Sequence[Ranking], below: float, *, is_again: bool) -> Disputed | None:

@@ -111,11 +111,13 @@ def project_agreement(store: Store, project_id: str) -> Agreement:
             if ranking.status is RankingStatus.RANKED:
                 ranked.append((ranking, prompt_id))
         names = {each.annotator_id: get_person(tx, each.annotator_id).name for each, _ in ranked}
-        found = agreement(_answers(tx, ranked))
-        prompts = {task.id: task.messages[-1]["content"] for task in get_tasks(tx, [w.name for w in found.worst_tasks])}
+        measured = agreement(_answers(tx, ranked))
+        prompts = {
+            task.id: task.messages[-1]["content"] for task in get_tasks(tx, [w.name for w in measured.worst_tasks])
+        }
     return replace(
-        found,
-        annotators=[replace(each, name=names[each.name]) for each in found.annotators],
+        measured,
+        annotators=[replace(each, name=names[each.name]) for each in measured.annotators],
         n_skipped=statuses[RankingStatus.SKIPPED],
         n_unacceptable=statuses[RankingStatus.UNACCEPTABLE],
         prompts=prompts,
@@ -164,15 +166,15 @@ def agreement(answers: Iterable[Answer]) -> Agreement:
 
 def _units(answers: Iterable[Answer]) -> list[dict[str, int]]:
     """The pairs of a task's responses that at least two people compared: annotator -> -1 (<), 0 (=), 1 (>)."""
-    found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    units: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for answer in answers:
         rest = set(answer.unplaced)
         order = sorted(range(len(answer.ranks)), key=lambda place: _text_hash(answer.responses[place]))
         for first, second in combinations(order, 2):
             if not (first in rest and second in rest):
                 value = (answer.ranks[first] > answer.ranks[second]) - (answer.ranks[first] < answer.ranks[second])
-                found[answer.responses[first], answer.responses[second]][answer.annotator] = value
-    return [unit for unit in found.values() if len(unit) >= 2]
+                units[answer.responses[first], answer.responses[second]][answer.annotator] = value
+    return [unit for unit in units.values() if len(unit) >= 2]
 
 
 def _text_hash(text: str) -> str:
@@ -223,10 +225,10 @@ def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[F
     n = (total[1], total[3], total[9:].sum(), total[5], total[7])
     said = (table[:, 1], table[:, 3], table[:, 9:].sum(axis=1), table[:, 5], table[:, 7])  # by prompt
     figures = []
-    for place in range(5):
-        drawn = [value for values in resampled if (value := values[place]) is not None]
-        low, high = (None, None) if point[place] is None else _reach(place, table, drawn)
-        figures.append(Figure(point[place], low, high, int(n[place]), int((said[place] > 0).sum())))
+    for figure in range(5):
+        drawn = [value for values in resampled if (value := values[figure]) is not None]
+        low, high = (None, None) if point[figure] is None else _reach(figure, table, drawn)
+        figures.append(Figure(point[figure], low, high, int(n[figure]), int((said[figure] > 0).sum())))
     return figures[0], figures[1], figures[2], figures[3], figures[4]
 
 
@@ -234,15 +236,15 @@ def _figures(table: NDArray[np.float64], units: list[dict[str, int]]) -> tuple[F
 _MEANS = {0: (0, 1, (0.0, 1.0)), 1: (2, 3, (0.0, 1.0)), 3: (4, 5, (-1.0, 1.0)), 4: (6, 7, (0.0, 1.0))}
 
 
-def _reach(place: int, table: NDArray[np.float64], drawn: list[float]) -> tuple[float | None, float | None]:
+def _reach(figure: int, table: NDArray[np.float64], drawn: list[float]) -> tuple[float | None, float | None]:
     """Percentiles of the resampled figures. Where all prompts say the same, what is known of the others; alpha has no
     interval then."""
     if not drawn:
         return None, None
     if max(drawn) - min(drawn) < 1e-12:
-        if place not in _MEANS:
+        if figure not in _MEANS:
             return None, None
-        parts, wholes, within = _MEANS[place]
+        parts, wholes, within = _MEANS[figure]
         return ratio_interval(table[:, parts], table[:, wholes], within)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return float(low), float(high)

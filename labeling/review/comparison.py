@@ -180,14 +180,14 @@ def _distinct(by_model: dict[str, NewResponse]) -> list[NewResponse]:
 
 def _models_by_task(tx: Tx, project_id: str) -> dict[str, list[list[str]]]:
     """For each task, the models behind each of its responses, by position."""
-    found = {}
+    models = {}
     for offset in range(0, 2**31, _PAGE):
         page = get_tasks(tx, list_task_ids(tx, project_id, limit=_PAGE, offset=offset))
         for task in page:
-            found[task.id] = [list(each.provenance.get(MODELS) or [each.model]) for each in task.responses]
+            models[task.id] = [list(each.provenance.get(MODELS) or [each.model]) for each in task.responses]
         if len(page) < _PAGE:
             break
-    return found
+    return models
 
 
 def _outcomes(models: list[list[str]], ranks: Sequence[int], unplaced: set[int]) -> list[PairOutcome]:

@@ -73,11 +73,11 @@ def selection_report(store: Store, project_id: str, *, seed: int = 0) -> Selecti
         for arm in arms.values():
             tallies[arm.name].n_tasks += 1
         for ranking, prompt_id in current_rankings(tx, project_id):
-            if (found := arms.get(ranking.task_id)) is not None:
+            if (chosen := arms.get(ranking.task_id)) is not None:
                 of_task = scores[ranking.task_id]
-                kept = [found.scores] if found.scores else []
-                used = kept or [of_task[run_id] for run_id in found.reward_run_ids if run_id in of_task]
-                tallies[found.name].add(ranking, prompt_id, used)
+                kept = [chosen.scores] if chosen.scores else []
+                used = kept or [of_task[run_id] for run_id in chosen.reward_run_ids if run_id in of_task]
+                tallies[chosen.name].add(ranking, prompt_id, used)
     newest = next((arm for arm in arms.values() if arm.name != RANDOM), next(iter(arms.values())))
     names = sorted(tallies, key=lambda name: (name == RANDOM, name))
     rng = np.random.default_rng(seed)

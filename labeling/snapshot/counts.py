@@ -43,12 +43,12 @@ class SnapshotCounter:
 
     def watch(self, groups: Iterator[Group]) -> Iterator[Group]:
         for group in groups:
-            found, annotators = count_pairs(group), group.annotator.split(",")
+            counts, annotators = count_pairs(group), group.annotator.split(",")
             is_eval = group.split is Split.EVAL
-            self.pairs.update(found)
+            self.pairs.update(counts)
             self.totals.update(groups=1, rankings=len(annotators), rankings_eval=len(annotators) if is_eval else 0)
             self.totals.update(adjudicated=group.adjudicated)
-            self.totals.update(pairs_eval=found["pairs"] if is_eval else 0)
+            self.totals.update(pairs_eval=counts["pairs"] if is_eval else 0)
             self.k[str(len(group.ranks))] += len(annotators)
             self.prompts[group.prompt_id] = group.split
             self.annotators.update([] if group.adjudicated else annotators)

@@ -247,11 +247,11 @@ def iter_groups(
     known = get_splits(tx, project_id)
     splits = split_prompts(known, totals.keys(), eval_share=config.eval_share, seed=config.seed)
     gold = {} if on_other is None else gold_of_project(tx, project_id)
-    found = _judged_tasks(tx, project_id, config, weight_of)
-    while lot := list(itertools.islice(found, _TASKS_AT_ONCE)):
-        needed = [each.task_id for each in lot if each.parts or (each.aside and on_other is not None)]
+    judged_tasks = _judged_tasks(tx, project_id, config, weight_of)
+    while batch := list(itertools.islice(judged_tasks, _TASKS_AT_ONCE)):
+        needed = [each.task_id for each in batch if each.parts or (each.aside and on_other is not None)]
         tasks = {each.id: each for each in get_tasks(tx, needed)}
-        for judged in lot:
+        for judged in batch:
             split = splits.get(judged.prompt_id) or side_of_other(
                 known, judged.prompt_id, eval_share=config.eval_share, seed=config.seed
             )

@@ -60,15 +60,15 @@ class JudgedTask(NamedTuple):
 def usable(answers: Sequence[Ranking], *, include_extra: bool, with_gold: bool) -> tuple[list[Ranking], list[Aside]]:
     """The rankings of a task that a snapshot can use, and its other answers."""
     rankings, aside = [], []
-    for each in answers:
-        if each.purpose is Purpose.GOLD and not with_gold:
-            aside.append(Aside(each, "gold"))
-        elif each.is_extra and not include_extra:
-            aside.append(Aside(each, "extra"))
-        elif each.status is not RankingStatus.RANKED:
-            aside.append(Aside(each, each.status.value))
+    for answer in answers:
+        if answer.purpose is Purpose.GOLD and not with_gold:
+            aside.append(Aside(answer, "gold"))
+        elif answer.is_extra and not include_extra:
+            aside.append(Aside(answer, "extra"))
+        elif answer.status is not RankingStatus.RANKED:
+            aside.append(Aside(answer, answer.status.value))
         else:
-            rankings.append(each)
+            rankings.append(answer)
     return rankings, aside
 
 

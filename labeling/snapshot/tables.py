@@ -129,17 +129,17 @@ def unpaired_rows(groups: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array
     """
     kept, labels, places, start = [], [], [], 0
     columns = (groups["ranks"].to_pylist(), groups["acceptable"].to_pylist())
-    for place, (ranks, acceptable) in enumerate(zip(*columns, strict=True)):
+    for group, (ranks, acceptable) in enumerate(zip(*columns, strict=True)):
         for number, rank in enumerate(ranks):
             said = acceptable[number] if acceptable else None
             if said is not None or (rank in (1, max(ranks)) and max(ranks) > 1):
                 kept.append(start + number)
                 labels.append(rank == 1 if said is None else said)
-                places.append(place)
+                places.append(group)
         if not ranks:  # no response is acceptable
             kept += range(start, start + len(acceptable))
             labels += [False] * len(acceptable)
-            places += [place] * len(acceptable)
+            places += [group] * len(acceptable)
         start += len(ranks or acceptable)
     rows = {
         "prompt": groups["messages"].take(pa.array(places, pa.int64())),

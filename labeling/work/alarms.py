@@ -103,11 +103,11 @@ def lift(store: Store, who: Actor, project_id: str, annotator_id: str, note: str
 
 
 def _gold_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> AnnotatorAlarm | None:
-    found = agreement_with_gold(gold_answers(tx, project.id, annotator_id, since=since))
+    measured = agreement_with_gold(gold_answers(tx, project.id, annotator_id, since=since))
     threshold = project.settings.gold_threshold
-    if found.value is None or found.n_items < project.settings.gold_min_items or found.value >= threshold:
+    if measured.value is None or measured.n_items < project.settings.gold_min_items or measured.value >= threshold:
         return None
-    return AnnotatorAlarm(AlarmKind.GOLD, found.value, threshold, found.n_items, found.low, found.high)
+    return AnnotatorAlarm(AlarmKind.GOLD, measured.value, threshold, measured.n_items, measured.low, measured.high)
 
 
 def _haste_alarm(tx: Tx, project: Project, annotator_id: str, since: float) -> AnnotatorAlarm | None:

@@ -34,16 +34,16 @@ def hand_out(
     gold, repeat = project.settings.gold_share, project.settings.repeat_share
     if not gold and not repeat:
         return claim_slots(tx, project.id, annotator_id, n, shuffle=shuffle, lease_minutes=lease_minutes)
-    found: list[Assignment] = []
-    while len(found) < n:
+    claimed: list[Assignment] = []
+    while len(claimed) < n:
         ordinary = claim_slots(tx, project.id, annotator_id, 1, shuffle=shuffle, lease_minutes=lease_minutes)
         if not ordinary:
             break
-        found += ordinary
+        claimed += ordinary
         if dice() < gold / (1 - gold - repeat):
-            found += claim_gold(tx, project.id, annotator_id, shuffle=shuffle, lease_minutes=lease_minutes)
+            claimed += claim_gold(tx, project.id, annotator_id, shuffle=shuffle, lease_minutes=lease_minutes)
         if dice() < repeat / (1 - gold - repeat):
-            found += claim_repeat(
+            claimed += claim_repeat(
                 tx, project.id, annotator_id, shuffle=shuffle, lease_minutes=lease_minutes, after=repeat_after
             )
-    return found
+    return claimed

@@ -22,13 +22,13 @@ from training.check.memory_plan import (
     Numbers,
     Workload,
     find_models,
-    largest_lot,
+    largest_micro_batch,
     memory_table,
     peak,
     plan,
     step_peak,
 )
-from training.check.weightless import Lot, critic_update, most_held, policy_update
+from training.check.weightless import MicroBatch, critic_update, most_held, policy_update
 from training.launch.config import PPOConfig
 from training.lm.encoding import Sequences, pack
 from training.lm.generation import cache_of, choose_tokens, generate, random_numbers
@@ -65,8 +65,8 @@ def batch_of(n: int = N, prompt: int = PROMPT, response: int = RESPONSE) -> Sequ
     return pack([[7] * prompt] * n, [[9] * response] * n, pad_id=0)
 
 
-def lot_of(batch: Sequences) -> Lot:
-    return Lot(*batch.ids.shape, int(batch.mask.sum()))
+def micro_batch_of(batch: Sequences) -> MicroBatch:
+    return MicroBatch(*batch.ids.shape, int(batch.mask.sum()))
 
 
 def kept_for_backward(run: Callable[[], Tensor], parameters: list[Tensor]) -> int:
@@ -122,8 +122,8 @@ def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_s
     n, prompt = (2 * N, 2 * PROMPT) if is_shared else (N, PROMPT)
     models, batch = models_of(rig, parts), batch_of(n, prompt)
     parts.roles.share_prompts(wanted=is_shared)
-    lot = Lot.of(batch, is_shared=is_shared)
-    assert lot == (Lot(1, prompt + n * RESPONSE, n * RESPONSE, n) if is_shared else lot_of(batch))
+    shape = MicroBatch.of(batch, is_shared=is_shared)
+    assert shape == (MicroBatch(1, prompt + n * RESPONSE, n * RESPONSE, n) if is_shared else micro_batch_of(batch))
     give_gradients(parts)
     policy, critic = parts.roles.policy, parts.roles.critic
     for model, run, work in (
@@ -131,7 +131,7 @@ def test_what_a_micro_batch_holds(layout: str, family: str, precision: str, is_s
         (models.critic, lambda: critic.values(batch), critic_update),
     ):
         real = policy.language_model if model is models.policy else critic.trunk.model
-        predicted = most_held(model, parts.machine, work(lot, parts.machine))
+        predicted = most_held(model, parts.machine, work(shape, parts.machine))
         kept = kept_for_backward(run, list(real.parameters()))
         most = allocated(lambda run=run: torch.autograd.backward(run().sum()))
         assert 0.99 * kept <= most
@@ -148,7 +148,7 @@ def test_logits_in_pieces_are_held_one_at_a_time(rig: Rig, monkeypatch: pytest.M
     for rows in (40, 10_000):
         monkeypatch.setattr("training.ppo.roles.LOGITS", rows * 264)
         monkeypatch.setattr("training.check.weightless.LOGITS", rows * 264)
-        predicted = most_held(models.policy, parts.machine, policy_update(lot_of(batch), parts.machine))
+        predicted = most_held(models.policy, parts.machine, policy_update(micro_batch_of(batch), parts.machine))
         most = allocated(lambda: torch.autograd.backward(parts.roles.policy.token_scores(batch).logprobs.sum()))
         assert most <= predicted <= MOST * most
         found.append(predicted)
@@ -177,7 +177,7 @@ def test_weights_gradients_and_optimizer_to_the_byte_after_a_step(
     for optimizer in (parts.learner.policy_optimizer, parts.learner.critic_optimizer):
         optimizer.zero_grad(set_to_none=True)
     most = allocated(step)
-    predicted = step_peak(models, parts.machine, table, lot_of(batch), is_by_rule=False)
+    predicted = step_peak(models, parts.machine, table, micro_batch_of(batch), is_by_rule=False)
     given = sum(each.weights for each in table)
     states = sum(each.optimizer for each in table)
     roles, learner = parts.roles, parts.learner
@@ -233,16 +233,16 @@ def test_what_a_choice_of_tokens_holds(top_p: float, size: int) -> None:
 def test_the_largest_micro_batch() -> None:
     words = {"micro_batch_tokens": 100, "max_new_tokens": 10, "prompts_per_iteration": 8}
     config = PPOConfig(**words)
-    assert largest_lot(config, [30], 8) == Lot(3, 34, 20, 1)  # as full as the budget, of rows of at most 40
-    assert largest_lot(config, [30], 2) == Lot(2, 40, 20, 1)  # no more responses than there are
-    assert largest_lot(config, [15, 30], 8) == Lot(3, 34, 40, 1)  # four with the shorter prompt
-    assert largest_lot(config, [200], 8) == Lot(1, 210, 10, 1)  # longer than the budget by itself
+    assert largest_micro_batch(config, [30], 8) == MicroBatch(3, 34, 20, 1)  # as full as the budget; rows of at most 40
+    assert largest_micro_batch(config, [30], 2) == MicroBatch(2, 40, 20, 1)  # no more responses than there are
+    assert largest_micro_batch(config, [15, 30], 8) == MicroBatch(3, 34, 40, 1)  # four with the shorter prompt
+    assert largest_micro_batch(config, [200], 8) == MicroBatch(1, 210, 10, 1)  # longer than the budget by itself
     three = replace(config, responses_per_prompt=3)
-    assert largest_lot(three, [30], 24) == Lot(2, 50, 30, 3)  # of rows of at most 60, of which one is whole
-    assert largest_lot(three, [15, 30], 24) == Lot(2, 50, 60, 3)  # two prompts of the shorter kind
-    assert largest_lot(three, [75], 24) == Lot(1, 100, 20, 3)  # two of three responses to a prompt fit
-    assert largest_lot(three, [95], 24) == Lot(1, 105, 10, 3)
-    assert largest_lot(replace(three, share_prompts=False), [30], 24) == Lot(3, 34, 20)
+    assert largest_micro_batch(three, [30], 24) == MicroBatch(2, 50, 30, 3)  # rows of at most 60, of which one is whole
+    assert largest_micro_batch(three, [15, 30], 24) == MicroBatch(2, 50, 60, 3)  # two prompts of the shorter kind
+    assert largest_micro_batch(three, [75], 24) == MicroBatch(1, 100, 20, 3)  # two of three responses to a prompt fit
+    assert largest_micro_batch(three, [95], 24) == MicroBatch(1, 105, 10, 3)
+    assert largest_micro_batch(replace(three, share_prompts=False), [30], 24) == MicroBatch(3, 34, 20)
 
 
 def test_the_table_by_hand() -> None:
@@ -282,8 +282,8 @@ def test_a_model_that_can_not_be_tried_is_judged_by_a_rule(
     table, work = plan(parts.config, models, parts.machine, [PROMPT])
     assert work.rule == "the operation depends on the data"
     assert tried.micro_batch <= work.micro_batch <= 2 * tried.micro_batch and work.cache == tried.cache
-    lot = largest_lot(parts.config, [PROMPT], parts.config.minibatch_size)
-    assert step_peak(models, CPU, table, lot, is_by_rule=True) == sum(each.fixed for each in table) + 2 * (
+    shape = largest_micro_batch(parts.config, [PROMPT], parts.config.minibatch_size)
+    assert step_peak(models, CPU, table, shape, is_by_rule=True) == sum(each.fixed for each in table) + 2 * (
         work.micro_batch
     )
     rig.finish(parts.reporter.run)

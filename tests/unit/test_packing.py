@@ -12,7 +12,7 @@ from torch import Tensor
 
 from training.lm.block_attention import NAME, attend, attention_in_blocks
 from training.lm.dataset import EncodedGroup
-from training.lm.packing import cut_in_lots, pack_rows, rows_of
+from training.lm.packing import cut_in_micro_batches, pack_rows, rows_of
 from training.lm.scorer import group_scores, score_groups
 from training.lm.sharing import check_shared_prompts
 
@@ -185,7 +185,7 @@ def test_half_precision_weights_are_asked_with_a_wider_limit() -> None:
 def test_lots_keep_within_the_budget_and_lose_nothing(is_shared: bool) -> None:
     groups = some_rankings(n=40)
     for budget in (1, 100, 300, 5000):
-        lots = cut_in_lots(groups, budget, is_shared=is_shared)
+        lots = cut_in_micro_batches(groups, budget, is_shared=is_shared)
         assert sorted(place for lot in lots for place in lot) == list(range(40))
         for lot in lots:
             chosen = [groups[place] for place in lot]
@@ -195,7 +195,7 @@ def test_lots_keep_within_the_budget_and_lose_nothing(is_shared: bool) -> None:
                 rows = [each for group in chosen for each in group.sequences]
                 size = len(rows) * max(map(len, rows))
             assert size <= budget or len(lot) == 1
-    assert len(cut_in_lots(groups, 10**6, is_shared=is_shared)) == 1
+    assert len(cut_in_micro_batches(groups, 10**6, is_shared=is_shared)) == 1
 
 
 def test_lots_are_of_like_length_and_scores_come_back_in_order() -> None:
@@ -207,7 +207,7 @@ def test_lots_are_of_like_length_and_scores_come_back_in_order() -> None:
     for budget, is_shared in ((150, True), (4096, True), (150, False)):
         found = score_groups(model, groups, PAD, machine, budget, is_shared=is_shared)
         assert [each.tolist() for each in found] == [pytest.approx(each, abs=1e-10) for each in wanted]
-    lots = cut_in_lots(groups, 150, is_shared=True)
+    lots = cut_in_micro_batches(groups, 150, is_shared=True)
     longest = [max(rows_of([groups[place]])[0].n_tokens for place in lot) for lot in lots]
     assert longest == sorted(longest)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.check.weightless import (
-    Lot,
+    MicroBatch,
     critic_model,
     critic_update,
     decoding,
@@ -99,11 +99,11 @@ def find_models(
     second_folders: Sequence[Path] = (),
 ) -> Models:
     """The roles as `training.ppo.build_roles` would load them. `shares_ids`: one tokenizer for all."""
-    policy, place = policy_model(config, source, machine), _model_in(reward_folder)
+    policy, own_model = policy_model(config, source, machine), _model_in(reward_folder)
     seconds = tuple(_size(reward_model(_model_in(folder))) for folder in second_folders)
     if not is_shared:
-        critic = critic_model(config, place if shares_ids else source, machine)
-        return Models(policy, critic, _size(reward_model(place)), is_shared, seconds)
+        critic = critic_model(config, own_model if shares_ids else source, machine)
+        return Models(policy, critic, _size(reward_model(own_model)), is_shared, seconds)
     critic = policy_model(config, source, machine, saved_adapter(reward_folder / ADAPTER_FOLDER))
     return Models(policy, critic, numbers_of(critic).trained + _width(critic), is_shared, seconds)
 
@@ -125,10 +125,12 @@ def numbers_of(model: Any) -> Numbers:
 
 
 def plan(
-    config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot | None = None
+    config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], shape: MicroBatch | None = None
 ) -> tuple[list[Part], Workload]:
-    """The table for prompts of these lengths. `lot`: another micro-batch than the largest that may come."""
-    work = work_of(config, models, machine, lengths, lot or largest_lot(config, lengths, config.minibatch_size))
+    """The table for prompts of these lengths. `shape`: another micro-batch than the largest that may come."""
+    work = work_of(
+        config, models, machine, lengths, shape or largest_micro_batch(config, lengths, config.minibatch_size)
+    )
     policy, critic = numbers_of(models.policy), numbers_of(models.critic)
     critic = Numbers(0 if models.is_shared else critic.frozen, critic.trained + _width(models.critic) + 1)
     return memory_table(config, machine, policy, critic, models.reward, work, models.seconds), work
@@ -165,7 +167,7 @@ def peak(parts: Sequence[Part]) -> int:
     return sum(part.fixed for part in parts) + max(part.activations + part.cache for part in parts)
 
 
-def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lot:
+def largest_micro_batch(config: PPOConfig, lengths: Sequence[int], responses: int) -> MicroBatch:
     """The largest micro-batch that may come of so many responses to prompts of these lengths.
 
     It is as full as the budget allows, or as a single text is that is longer; and as many response tokens are scored as
@@ -179,10 +181,10 @@ def largest_lot(config: PPOConfig, lengths: Sequence[int], responses: int) -> Lo
     rows = math.ceil(tokens / longest)
     fitting = budget // (min(lengths) + together * size) * together or (budget - min(lengths)) // size
     scored = min(responses, max(1, fitting)) * size
-    return Lot(rows, math.ceil(tokens / rows), scored, together if config.share_prompts else 0)
+    return MicroBatch(rows, math.ceil(tokens / rows), scored, together if config.share_prompts else 0)
 
 
-def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], lot: Lot) -> Workload:
+def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], shape: MicroBatch) -> Workload:
     """What one micro-batch of training or scoring takes at most, and generation: at its beginning or at its end."""
     prompts = min(config.batch_size, config.prompts_per_iteration)
     rows = prompts * config.responses_per_prompt
@@ -190,11 +192,11 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
     text = models.policy.config.get_text_config()
     is_cut = config.top_k or config.top_p < 1
     choosing = rows * int(text.vocab_size) * (BYTES_PER_CUT_CHOICE if is_cut else BYTES_PER_CHOICE)
-    of_rollout = largest_lot(config, lengths, config.responses_per_iteration)
+    of_rollout = largest_micro_batch(config, lengths, config.responses_per_iteration)
     try:
         update = max(
-            most_held(models.policy, machine, policy_update(lot, machine)),
-            most_held(models.critic, machine, critic_update(lot, machine)),
+            most_held(models.policy, machine, policy_update(shape, machine)),
+            most_held(models.critic, machine, critic_update(shape, machine)),
             most_held(models.policy, machine, policy_scoring(of_rollout, machine)),
         )
         sizes: list[int] = []
@@ -205,11 +207,11 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         together, largest = copied_weights(models.policy)
-        return Workload(by_rule(text, lot) + together, cache_by_rule(text, rows, length), choosing + largest, reason)
+        return Workload(by_rule(text, shape) + together, cache_by_rule(text, rows, length), choosing + largest, reason)
     return Workload(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
 
 
-def step_peak(models: Models, machine: Machine, parts: Sequence[Part], lot: Lot, *, is_by_rule: bool) -> int:
+def step_peak(models: Models, machine: Machine, parts: Sequence[Part], shape: MicroBatch, *, is_by_rule: bool) -> int:
     """The most at one time in a step that is one micro-batch: it has no gradients when it starts.
 
     The critic comes first, its gradients stay, then the policy's come.
@@ -217,18 +219,18 @@ def step_peak(models: Models, machine: Machine, parts: Sequence[Part], lot: Lot,
     policy, critic, *_ = parts
     kept = sum(part.weights + part.optimizer for part in parts)
     if is_by_rule:
-        held = by_rule(models.policy.config.get_text_config(), lot) + copied_weights(models.policy)[0]
+        held = by_rule(models.policy.config.get_text_config(), shape) + copied_weights(models.policy)[0]
         return kept + policy.gradients + critic.gradients + _in_heap(held, machine)
-    of_critic = most_held(models.critic, machine, critic_update(lot, machine), has_gradients=False)
-    of_policy = most_held(models.policy, machine, policy_update(lot, machine), has_gradients=False)
+    of_critic = most_held(models.critic, machine, critic_update(shape, machine), has_gradients=False)
+    of_policy = most_held(models.policy, machine, policy_update(shape, machine), has_gradients=False)
     return kept + max(_in_heap(of_critic, machine), critic.gradients + _in_heap(of_policy, machine))
 
 
-def by_rule(text: Any, lot: Lot) -> int:
+def by_rule(text: Any, shape: MicroBatch) -> int:
     """What a micro-batch takes, by a rule of thumb in float32."""
     inner = int(getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size)
     per_token = text.num_hidden_layers * (STATES_PER_LAYER * text.hidden_size + INNER_PER_LAYER * inner)
-    return int(lot.rows * lot.length * per_token + lot.scored * text.vocab_size * LOGIT_COPIES) * FLOAT32
+    return int(shape.rows * shape.length * per_token + shape.scored * text.vocab_size * LOGIT_COPIES) * FLOAT32
 
 
 def cache_by_rule(text: Any, rows: int, length: int) -> int:

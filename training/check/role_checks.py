@@ -104,9 +104,9 @@ def check_saving(roles: Roles, tokenizer: Any, encoder: Encoder, start: Start, f
             without = Critic(replace(critic.trunk, adapter=None), critic.head).values(batch)[batch.mask]
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".saved-", dir=folder) as name:
-        place = Path(name)
-        save_policy(policy, tokenizer, place / "policy", encoder)
-        model = load_language_model(ModelSource("the saved policy", str(place / "policy"), ""), torch.float32)
+        saved = Path(name)
+        save_policy(policy, tokenizer, saved / "policy", encoder)
+        model = load_language_model(ModelSource("the saved policy", str(saved / "policy"), ""), torch.float32)
         wanted, bare = (
             plain_logprobs(model, batch, policy.temperature),
             start.reference if without is not None else None,
@@ -114,10 +114,10 @@ def check_saving(roles: Roles, tokenizer: Any, encoder: Encoder, start: Start, f
         del model
         what = "the saved policy against the one in memory"
         of_policy = difference(what, wanted, logprobs, is_half=is_half, bare=bare)
-        save_critic(critic, tokenizer, place / "critic", encoder)
-        wanted, what = plain_values(place / "critic", batch), "the saved critic against the one in memory"
+        save_critic(critic, tokenizer, saved / "critic", encoder)
+        wanted, what = plain_values(saved / "critic", batch), "the saved critic against the one in memory"
         of_critic = difference(what, wanted, values, is_half=is_half, bare=without)
-        written = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        written = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
     return (
         f"loaded by plain transformers the policy's log-probabilities are off by {of_policy:.1g} nats, the critic's "
         f"values by {of_critic:.1g}; {written / 1e6:,.0f} MB were written, and removed"

@@ -19,7 +19,7 @@ from data.errors import Fenced, InvalidInput, ProjectError
 from training.check.memory_plan import Models, Part, Workload, find_models, peak, plan, step_peak
 from training.check.role_checks import Start, check_saving, compare_with_models, numbers_at_start
 from training.check.sample import Shown, show_sample
-from training.check.weightless import Lot
+from training.check.weightless import MicroBatch
 from training.jobs.reporter import Cancelled, Reporter
 from training.launch.config import PPOConfig
 from training.lm.adapters import not_adapted
@@ -259,10 +259,14 @@ class Preflight:
 
     def compare(self, rollout: Rollout, seconds: float, *, has_peak: bool) -> str:
         """The memory of the step: what was predicted for it, beside the most that was held since `before`."""
-        lot = Lot.of(rollout.batch, is_shared=self.roles.shares_prompts)
+        shape = MicroBatch.of(rollout.batch, is_shared=self.roles.shares_prompts)
         top = peak_in_use(self.machine) if has_peak else None
-        predicted = step_peak(self.models, self.machine, self.parts, lot, is_by_rule=bool(self.work.rule)) / MB
-        self.report.step = {"responses": len(rollout.rows), "tokens": float(lot.rows * lot.length), "seconds": seconds}
+        predicted = step_peak(self.models, self.machine, self.parts, shape, is_by_rule=bool(self.work.rule)) / MB
+        self.report.step = {
+            "responses": len(rollout.rows),
+            "tokens": float(shape.rows * shape.length),
+            "seconds": seconds,
+        }
         self.report.memory["predicted_step_mb"] = predicted
         if top is None or self.before is None:
             return f"{predicted:,.0f} MB predicted, not measured on this machine"
@@ -312,7 +316,7 @@ def worst_rollout(flight: Preflight) -> Rollout:
     text = flight.encoder.decode(response)
     rows = [ScoredRow(longest.messages, prompt, response, text, longest.facts) for prompt in prompts]
     batch = pack(prompts, [response] * n, flight.encoder.pad_id).to(device)
-    found = roles.policy.token_scores(batch, with_entropy=True)
+    token_scores = roles.policy.token_scores(batch, with_entropy=True)
     reference, values = roles.reference.token_scores(batch).logprobs, roles.critic.values(batch)
     scores, ended = roles.reward_model.score(rows).to(device), torch.zeros(n, dtype=torch.bool, device=device)
-    return Rollout(rows, batch, ended, scores, found.logprobs, reference, values, found.entropy, {})
+    return Rollout(rows, batch, ended, scores, token_scores.logprobs, reference, values, token_scores.entropy, {})

@@ -35,15 +35,15 @@ def show_sample(
 ) -> list[Shown]:
     """A prompt of the run with a response and its end: first what the policy reads, then the reward models."""
     row, notes = find_sample(config, reporter, encoder, prompts)
-    found = [_shown("policy", encoder, row.prompt + row.response, notes)]
+    shown = [_shown("policy", encoder, row.prompt + row.response, notes)]
     for name, reading in readings.items():
         fitted, notes = reading.text(row), []
         if fitted.is_prompt_cut:
             notes.append(f"the prompt's beginning is cut: it reads at most {reading.info.max_length} tokens")
         if fitted.is_response_cut:
             notes.append("the response is cut as well")
-        found.append(_shown(name.replace("_", " "), reading.encoder, fitted.ids, notes))
-    return found
+        shown.append(_shown(name.replace("_", " "), reading.encoder, fitted.ids, notes))
+    return shown
 
 
 def find_sample(

@@ -36,7 +36,7 @@ from training.ppo.roles import LOGITS
 _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # of models whose head is not plain
 
 
-class Lot(NamedTuple):
+class MicroBatch(NamedTuple):
     """One micro-batch: rows, tokens of each row, and response tokens in all, whose logits are computed.
 
     together: responses that share each row's prompt; 0 where texts are padded to a common length.
@@ -48,7 +48,7 @@ class Lot(NamedTuple):
     together: int = 0
 
     @classmethod
-    def of(cls, batch: Sequences, *, is_shared: bool) -> Lot:
+    def of(cls, batch: Sequences, *, is_shared: bool) -> MicroBatch:
         """What a batch takes, with a row for each prompt or for each response."""
         rows = rows_of_batch(batch) if is_shared else []
         (n, length), scored = batch.ids.shape, int(batch.mask.sum())
@@ -93,12 +93,12 @@ class Held(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        for each in tree_leaves(out):
-            if isinstance(each, Tensor) and _key(each) not in self._sizes:
-                storage = each.untyped_storage()
-                self._sizes[_key(each)] = storage.nbytes()
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor) and _key(tensor) not in self._sizes:
+                storage = tensor.untyped_storage()
+                self._sizes[_key(tensor)] = storage.nbytes()
                 self.now += storage.nbytes()
-                weakref.finalize(storage, self._let_go, _key(each))
+                weakref.finalize(storage, self._let_go, _key(tensor))
         self.most = max(self.most, self.now)
         return out
 
@@ -124,10 +124,10 @@ def most_held(model: Any, machine: Machine, work: Callable[[Any, Held], None], *
     caller = _Caller(model)
     with FakeTensorMode():
         weights = {}
-        for name, each in [*caller.named_parameters(), *caller.named_buffers()]:
-            weights[name] = torch.empty(each.shape, dtype=each.dtype, device=machine.device)
-            weights[name].requires_grad_(each.requires_grad)
-            if has_gradients and each.requires_grad:
+        for name, weight in [*caller.named_parameters(), *caller.named_buffers()]:
+            weights[name] = torch.empty(weight.shape, dtype=weight.dtype, device=machine.device)
+            weights[name].requires_grad_(weight.requires_grad)
+            if has_gradients and weight.requires_grad:
                 weights[name].grad = torch.empty_like(weights[name])
         gradients = [each.grad for each in weights.values() if each.grad is not None]
         held = Held([*weights.values(), *gradients])
@@ -136,33 +136,33 @@ def most_held(model: Any, machine: Machine, work: Callable[[Any, Held], None], *
     return held.most
 
 
-def policy_update(lot: Lot, machine: Machine) -> Callable[[Any, Held], None]:
+def policy_update(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
     """Forward and backward pass of the policy on a micro-batch, as `roles.Policy` does them."""
 
     def work(model: Any, _held: Held) -> None:
-        torch.autograd.backward(lot.spread_out(_logprobs(model, lot, machine, with_entropy=False)).sum())
+        torch.autograd.backward(shape.spread_out(_logprobs(model, shape, machine, with_entropy=False)).sum())
 
     return work
 
 
-def policy_scoring(lot: Lot, machine: Machine) -> Callable[[Any, Held], None]:
+def policy_scoring(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
     """The pass over a rollout, without gradients."""
 
     @torch.no_grad()
     def work(model: Any, _held: Held) -> None:
-        _logprobs(model, lot, machine, with_entropy=True)
+        _logprobs(model, shape, machine, with_entropy=True)
 
     return work
 
 
-def critic_update(lot: Lot, machine: Machine) -> Callable[[Any, Held], None]:
+def critic_update(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
     """Forward and backward pass of the critic on a micro-batch, as `roles.Critic` does them."""
 
     def work(model: Any, _held: Held) -> None:
-        states = _hidden(model, lot, machine)[lot.before(machine.device)]
+        states = _hidden(model, shape, machine)[shape.before(machine.device)]
         head = torch.empty(1, states.shape[1], device=machine.device, requires_grad=True)
         values = nn.functional.linear(states.float(), head).squeeze(-1)
-        torch.autograd.backward(lot.spread_out(values).sum())
+        torch.autograd.backward(shape.spread_out(values).sum())
 
     return work
 
@@ -234,26 +234,26 @@ def _config(source: ModelSource) -> Any:
     return config
 
 
-def _hidden(model: Any, lot: Lot, machine: Machine) -> Tensor:
-    ids, inner = lot.ids(machine.device), backbone(model)
+def _hidden(model: Any, shape: MicroBatch, machine: Machine) -> Tensor:
+    ids, inner = shape.ids(machine.device), backbone(model)
     with machine.autocast():
-        if not lot.together:
+        if not shape.together:
             states: Tensor = inner(input_ids=ids, use_cache=False).last_hidden_state
             return states
-        with attention_in_blocks(inner, lot.blocks(machine.device)):
+        with attention_in_blocks(inner, shape.blocks(machine.device)):
             packed: Tensor = inner(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False).last_hidden_state
     return packed
 
 
-def _logprobs(model: Any, lot: Lot, machine: Machine, *, with_entropy: bool) -> Tensor:
-    before, head = lot.before(machine.device), model.get_output_embeddings()
+def _logprobs(model: Any, shape: MicroBatch, machine: Machine, *, with_entropy: bool) -> Tensor:
+    before, head = shape.before(machine.device), model.get_output_embeddings()
     is_plain = not any(getattr(model.config.get_text_config(), name, None) for name in _SCALES_OR_CAPS)
     if is_plain:
-        states = _hidden(model, lot, machine)[before]
+        states = _hidden(model, shape, machine)[before]
     else:
         with machine.autocast():
-            states = model(input_ids=lot.ids(machine.device), use_cache=False).logits[before]
-    chosen = torch.zeros(lot.scored, dtype=torch.long, device=machine.device)
+            states = model(input_ids=shape.ids(machine.device), use_cache=False).logits[before]
+    chosen = torch.zeros(shape.scored, dtype=torch.long, device=machine.device)
 
     def score(piece: Tensor, tokens: Tensor) -> Tensor:
         with machine.autocast():

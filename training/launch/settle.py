@@ -83,31 +83,31 @@ def reward_run_of(tx: Tx, kind: RunKind, reward_run_id: str | None) -> Run | Non
 
 
 def _finished_reward_run(tx: Tx, run_id: str) -> Run:
-    found = get_run(tx, run_id)
-    if found.kind is not RunKind.REWARD or found.status is not RunStatus.SUCCEEDED:
-        wrong = f"a {found.kind} run that has {found.status}"
-        raise InvalidInput(f"run {found.id} is {wrong}; a finished reward run is needed")
-    return found
+    run = get_run(tx, run_id)
+    if run.kind is not RunKind.REWARD or run.status is not RunStatus.SUCCEEDED:
+        wrong = f"a {run.kind} run that has {run.status}"
+        raise InvalidInput(f"run {run.id} is {wrong}; a finished reward run is needed")
+    return run
 
 
 def _second_reward_runs(tx: Tx, written: str) -> str:
     """Whole ids of the second reward runs. Raises InvalidInput that says of each bad one what is wrong with it."""
-    found: list[str] = []
+    run_ids: list[str] = []
     problems: list[str] = []
-    for each in (word.strip() for word in written.split(",")):
+    for named in (word.strip() for word in written.split(",")):
         try:
-            if not each:
+            if not named:
                 raise InvalidInput("an id is missing between two commas, or at an end")
-            run_id = _finished_reward_run(tx, each).id
+            run_id = _finished_reward_run(tx, named).id
         except ProjectError as error:
             problems.append(str(error))
             continue
-        if run_id in found:
+        if run_id in run_ids:
             problems.append(f"run {run_id} is named twice; its model would count twice")
-        found.append(run_id)
+        run_ids.append(run_id)
     if problems:
         raise InvalidInput(f"second_reward_run = {written!r}: {'; '.join(problems)}")
-    return ",".join(found)
+    return ",".join(run_ids)
 
 
 def _more_reward_runs(tx: Tx, written: str, first: Run | None) -> str:
@@ -178,17 +178,17 @@ def _policy(tx: Tx, name: str, value: str) -> str:
     wanted = run_of(value)
     if wanted is None:
         raise InvalidInput(f"{name} = {value!r}: name finished runs, such as run:ID or run:ID/best")
-    found = get_run(tx, wanted)
+    run = get_run(tx, wanted)
     if is_best(value):
-        if problem := why_no_best(tx, found):
+        if problem := why_no_best(tx, run):
             raise InvalidInput(f"{name} = {value!r}: {problem}")
-        return best_name(found.id)
+        return best_name(run.id)
     if "/" in value:
         raise InvalidInput(f"{name} = {value!r}: name run:ID, or run:ID/best for the best policy that a ppo run kept")
-    if found.status is not RunStatus.SUCCEEDED or found.kind not in WRITERS:
-        wrong = f"a {found.kind} run that has {found.status}"
+    if run.status is not RunStatus.SUCCEEDED or run.kind not in WRITERS:
+        wrong = f"a {run.kind} run that has {run.status}"
         raise InvalidInput(f"{name} = {value!r}: that is {wrong}; a finished ppo, rloo, sft or dpo run is needed")
-    return f"run:{found.id}"
+    return f"run:{run.id}"
 
 
 def checked_links(

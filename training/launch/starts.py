@@ -22,12 +22,12 @@ def start_of(tx: Tx, model: str) -> str | None:
 
 def start_behind(tx: Tx, model_b: str) -> str:
     """The first model of a comparison that names only the second. Raises InvalidInput where it is not known."""
-    found = start_of(tx, model_b)
-    if found is None:
+    start = start_of(tx, model_b)
+    if start is None:
         raise InvalidInput(
             f"model_a is empty, and what {model_b!r} started from is not known here: name the first model"
         )
-    return found
+    return start
 
 
 def common_start(tx: Tx, policies: list[str]) -> str | None:

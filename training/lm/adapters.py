@@ -96,11 +96,11 @@ def saved_weights(folder: Path) -> tuple[dict[str, Tensor], Tensor]:
 def fill_adapter(model: Any, adapter: str, weights: Mapping[str, Tensor]) -> None:
     """Copy saved adapter weights into the adapter of this name. Raises InvalidInput unless each finds its place."""
     try:
-        found = set_peft_model_state_dict(model, dict(weights), adapter_name=adapter)
+        misplaced = set_peft_model_state_dict(model, dict(weights), adapter_name=adapter)
     except RuntimeError as error:
         raise _does_not_fit(" ".join(str(error).split())[:300]) from error
-    surplus = sorted(found.unexpected_keys)
-    missing = sorted(name for name in found.missing_keys if ".lora_" in name and f".{adapter}" in name)
+    surplus = sorted(misplaced.unexpected_keys)
+    missing = sorted(name for name in misplaced.missing_keys if ".lora_" in name and f".{adapter}" in name)
     if problems := misfits(surplus, missing):
         raise _does_not_fit(problems)
 
@@ -138,11 +138,11 @@ def not_adapted(model: Any) -> NotAdapted:
 
 def report_not_adapted(model: Any, recorder: Recorder) -> str:
     """Say in an event what training with adapters will leave as it is; the same in words, empty for nothing."""
-    found = not_adapted(model)
-    if not found.numbers:
+    left = not_adapted(model)
+    if not left.numbers:
         return ""
-    recorder.event("weights_not_adapted", share=found.share, **found.numbers)
-    return found.words
+    recorder.event("weights_not_adapted", share=left.share, **left.numbers)
+    return left.words
 
 
 def copied_weights(model: Any) -> tuple[int, int]:
@@ -179,11 +179,11 @@ def _is_expert(module: nn.Module, parameter: Tensor) -> bool:
 
 def _outermost(model: nn.Module) -> dict[str, BaseTunerLayer]:
     """Adapted layers by name; PEFT nests those of several parameters of one module."""
-    found: dict[str, BaseTunerLayer] = {}
+    layers: dict[str, BaseTunerLayer] = {}
     for name, module in model.named_modules():
-        if isinstance(module, BaseTunerLayer) and not any(name.startswith(f"{outer}.") for outer in found):
-            found[name] = module
-    return found
+        if isinstance(module, BaseTunerLayer) and not any(name.startswith(f"{outer}.") for outer in layers):
+            layers[name] = module
+    return layers
 
 
 def _merged(layer: Any, adapter: str | None) -> nn.Module:

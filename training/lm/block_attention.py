@@ -78,12 +78,12 @@ def attend(
         (blocks.prompts, blocks.prompts, None, True),
         (blocks.responses, read, blocks.seen, False),
     )
-    found = []
+    outputs = []
     for asking, asked, seen, is_causal in sides:
         picked = (_pick(queries, asking), _pick(keys, asked), _pick(values, asked))
         out, _ = sdpa_attention_forward(module, *picked, seen, is_causal=is_causal, **words)
-        found.append(out.flatten(0, 1))
-    return torch.cat(found).index_select(0, blocks.home)[None], None
+        outputs.append(out.flatten(0, 1))
+    return torch.cat(outputs).index_select(0, blocks.home)[None], None
 
 
 def _pick(rows: Tensor, places: Tensor) -> Tensor:

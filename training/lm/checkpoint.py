@@ -147,12 +147,12 @@ def pack_optimizer(optimizer: Any) -> tuple[Tensors, dict[str, Any]]:
     packed = optimizer.state_dict()
     tensors: Tensors = {}
     scalars: dict[str, dict[str, Any]] = {}
-    for place, entries in packed["state"].items():
+    for number, entries in packed["state"].items():
         for name, value in entries.items():
             if isinstance(value, Tensor):
-                tensors[f"{place}.{name}"] = value.contiguous()
+                tensors[f"{number}.{name}"] = value.contiguous()
             else:
-                scalars.setdefault(str(place), {})[name] = value
+                scalars.setdefault(str(number), {})[name] = value
     return tensors, {"groups": packed["param_groups"], "scalars": scalars}
 
 
@@ -177,15 +177,15 @@ def unpack_optimizer(optimizer: Any, tensors: Tensors, values: dict[str, Any]) -
 def _check_states(optimizer: Any, state: dict[int, dict[str, Any]]) -> None:
     """Raises InvalidInput for states of other parameters: torch takes over whatever has a number."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
-    for place, entries in state.items():
-        fits = place < len(parameters) and all(
-            each.shape in (torch.Size([]), parameters[place].shape)
+    for number, entries in state.items():
+        fits = number < len(parameters) and all(
+            each.shape in (torch.Size([]), parameters[number].shape)
             for each in entries.values()
             if isinstance(each, Tensor)
         )
         if not fits:
             raise InvalidInput(
-                f"the checkpoint's optimizer does not fit this run: its state {place} finds no parameter of its shape "
+                f"the checkpoint's optimizer does not fit this run: its state {number} finds no parameter of its shape "
                 f"among {len(parameters)}; start a new run"
             )
 
@@ -234,11 +234,11 @@ def _read(folder: Path) -> State:
 
 def _of_the_same_models(state: State, reporter: Reporter) -> State:
     for name, revision in state.models.items():
-        found = reporter.models.get(name)
-        if found != revision:
+        now = reporter.models.get(name)
+        if now != revision:
             raise InvalidInput(
                 f"model {name!r} has changed since the checkpoint of step {state.step}: it was {revision}, now it is "
-                f"{found}; put it back, or start a new run"
+                f"{now}; put it back, or start a new run"
             )
     return state
 

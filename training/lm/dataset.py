@@ -81,7 +81,7 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         return None
     kept: dict[tuple[int, ...], tuple[int, int]] = {}  # token ids -> (length of the prompt, place)
     is_prompt_cut = False
-    for place, text in enumerate(group.responses):
+    for index, text in enumerate(group.responses):
         fitted = fit(prompt, encoder.response_ids(text), max_length)
         is_prompt_cut |= fitted.is_prompt_cut
         counts["responses_cut"] += fitted.is_response_cut
@@ -89,7 +89,7 @@ def _encode(group: Group, encoder: Encoder, max_length: int, counts: Counter[str
         if key in kept:
             counts["responses_same_when_cut"] += 1
         else:
-            kept[key] = (len(fitted.prompt), place)
+            kept[key] = (len(fitted.prompt), index)
     counts["prompts_cut"] += is_prompt_cut
     places = [place for _, place in kept.values()]
     ranks, sure = [group.ranks[place] for place in places], _probabilities(group, places)

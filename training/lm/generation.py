@@ -123,18 +123,18 @@ def _decode(
         check()
         tokens = choose_tokens(logits, uniform[rows, t], config.temperature, config.top_k, config.top_p)
         alive = []
-        for place, (row, token) in enumerate(zip(rows, tokens.tolist(), strict=True)):
+        for position, (row, token) in enumerate(zip(rows, tokens.tolist(), strict=True)):
             if not generated[row].has_ended:
                 generated[row].ids.append(token)
                 generated[row].has_ended = token in stop_ids
             if not generated[row].has_ended:
-                alive.append(place)
+                alive.append(position)
         if not alive or t + 1 == config.max_new_tokens:
             break
         if len(alive) < COMPACT_SHARE * len(rows):
             index = torch.tensor(alive, device=machine.device)
             cache.batch_select_indices(index)
-            attention, tokens, rows = attention[index], tokens[index], [rows[place] for place in alive]
+            attention, tokens, rows = attention[index], tokens[index], [rows[position] for position in alive]
         attention = torch.cat([attention, attention.new_ones(len(rows), 1)], dim=1)
         positions = attention.sum(1, keepdim=True) - 1
         with machine.autocast():

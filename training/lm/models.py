@@ -216,10 +216,10 @@ def stored_turn(folder: Path, tokenizer: Any) -> Turn | None:
 
     Older releases stored nothing and trained reward models on the tokenizer's end token, whatever the template had.
     """
-    found = read_turn(folder)
-    if found is None and (folder / REWARD_FILE).is_file() and tokenizer.eos_token_id is not None:
+    turn = read_turn(folder)
+    if turn is None and (folder / REWARD_FILE).is_file() and tokenizer.eos_token_id is not None:
         return Turn((tokenizer.eos_token_id,), None)
-    return found
+    return turn
 
 
 def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
@@ -227,8 +227,8 @@ def load_language_model(source: ModelSource, dtype: torch.dtype) -> Any:
 
     So it is for a weight of the file that finds no place in the model, and for one of the model that the file lacks.
     """
-    model, found = _load(AutoModelForCausalLM, source, dtype=dtype, **_WITH_REPORT)
-    _check_weights(source, surplus=found["unexpected_keys"], missing=found["missing_keys"])
+    model, report = _load(AutoModelForCausalLM, source, dtype=dtype, **_WITH_REPORT)
+    _check_weights(source, surplus=report["unexpected_keys"], missing=report["missing_keys"])
     return _without_dropout(model)
 
 
@@ -244,13 +244,14 @@ def load_classifier(
     """
     had_head = is_classifier(source)
     options = {"config": _first_layers(source, layers)} if layers else {"num_labels": 1}
-    model, found = _load(AutoModelForSequenceClassification, source, dtype=dtype, **_WITH_REPORT, **options)
+    model, report = _load(AutoModelForSequenceClassification, source, dtype=dtype, **_WITH_REPORT, **options)
     if not isinstance(getattr(model, "score", None), nn.Linear):
         raise InvalidInput(f"model {source.name!r}: {type(model).__name__} has no linear head named 'score'")
     _check_weights(
         source,
-        surplus=set(found["unexpected_keys"]) - _left_behind(source, model, found["unexpected_keys"], layers, had_head),
-        missing=set(found["missing_keys"]) - (set() if had_head else {"score.weight", "score.bias"}),
+        surplus=set(report["unexpected_keys"])
+        - _left_behind(source, model, report["unexpected_keys"], layers, had_head),
+        missing=set(report["missing_keys"]) - (set() if had_head else {"score.weight", "score.bias"}),
     )
     if heads > 1:
         model.score = nn.Linear(model.score.in_features, heads, bias=False)
@@ -319,13 +320,13 @@ def _load(loader: Any, source: ModelSource, **options: Any) -> Any:
 
 def _left_behind(source: ModelSource, model: Any, names: Iterable[str], layers: int, had_head: bool) -> set[str]:
     """Which weights of a file a classifier leaves behind on purpose: further layers, and the language model's head."""
-    found = {name for name in names if layers and (number := _NUMBER.search(name)) and int(number[1]) >= layers}
-    if had_head or not (others := set(names) - found):
-        return found
+    dropped = {name for name in names if layers and (number := _NUMBER.search(name)) and int(number[1]) >= layers}
+    if had_head or not (others := set(names) - dropped):
+        return dropped
     with torch.device("meta"):
         whole = AutoModelForCausalLM.from_config(_load(AutoConfig, source))
     heads = {name for name in whole.state_dict() if not name.startswith(f"{model.base_model_prefix}.")}
-    return found | (others & heads)
+    return dropped | (others & heads)
 
 
 def _check_weights(source: ModelSource, surplus: Iterable[str], missing: Iterable[str]) -> None:

@@ -76,10 +76,10 @@ def rows_of(groups: Sequence[EncodedGroup]) -> list[PackedRow]:
 def rows_of_texts(texts: Iterable[tuple[list[int], list[int]]]) -> list[PackedRow]:
     """The rows of prompts with a response each: those to the same prompt share one."""
     rows: dict[tuple[int, ...], PackedRow] = {}
-    for place, (prompt, response) in enumerate(texts):
+    for index, (prompt, response) in enumerate(texts):
         row = rows.setdefault(tuple(prompt), PackedRow(prompt, [], []))
         row.responses.append(response)
-        row.places.append(place)
+        row.places.append(index)
     return list(rows.values())
 
 
@@ -118,7 +118,7 @@ def pack_rows(rows: Sequence[PackedRow]) -> Packed:
     return Packed(torch.tensor([ids]), torch.cat(positions)[None], prompt_ends, ends, blocks)
 
 
-def cut_in_lots(groups: Sequence[EncodedGroup], budget: int, *, is_shared: bool) -> list[list[int]]:
+def cut_in_micro_batches(groups: Sequence[EncodedGroup], budget: int, *, is_shared: bool) -> list[list[int]]:
     """Places of the groups, in lots of similar length that take at most `budget` tokens each.
 
     Separate passes count their padding; shared prompts have none. A group is never cut: one that needs more than the

@@ -30,7 +30,7 @@ from training.lm.models import (
     weights_hash,
 )
 from training.lm.models import load_encoder as _load_encoder
-from training.lm.packing import Packed, PackedRow, cut_in_lots, pack_rows, rows_of
+from training.lm.packing import Packed, PackedRow, cut_in_micro_batches, pack_rows, rows_of
 
 HEADS_FILE = "heads.safetensors"
 log = logging.getLogger(__name__)
@@ -160,14 +160,14 @@ def score_groups(
     classifier: Any, groups: Sequence[EncodedGroup], pad_id: int, machine: Machine, budget: int, *, is_shared: bool
 ) -> list[Tensor]:
     """Raw scores of each ranking's responses, (K,) float32 each, in lots of at most `budget` tokens."""
-    found: list[Tensor] = [torch.empty(0)] * len(groups)
-    for lot in cut_in_lots(groups, budget, is_shared=is_shared):
-        chosen = [groups[place] for place in lot]
+    by_group: list[Tensor] = [torch.empty(0)] * len(groups)
+    for micro_batch in cut_in_micro_batches(groups, budget, is_shared=is_shared):
+        chosen = [groups[place] for place in micro_batch]
         with machine.autocast():
             scores = group_scores(classifier, chosen, pad_id, is_shared=is_shared).cpu()
-        for place, part in zip(lot, torch.split(scores, [each.n_responses for each in chosen]), strict=True):
-            found[place] = part
-    return found
+        for place, part in zip(micro_batch, torch.split(scores, [each.n_responses for each in chosen]), strict=True):
+            by_group[place] = part
+    return by_group
 
 
 class Scorer:

@@ -106,8 +106,8 @@ def mixed_gradients(outputs: Tensor, trained: Sequence[Tensor]) -> list[Tensor]:
     return [each for each in found if each is not None]
 
 
-def _difference(wanted: Sequence[Tensor], found: Sequence[Tensor], least: float) -> float:
+def _difference(separate: Sequence[Tensor], shared: Sequence[Tensor], least: float) -> float:
     """The largest difference, over the largest wanted number or `least`. Infinite where one is no number."""
-    largest = max([least, 1e-30, *(float(each.abs().max()) for each in wanted)])
-    differences = [float((one - other).abs().max()) for one, other in zip(wanted, found, strict=True)]
+    largest = max([least, 1e-30, *(float(each.abs().max()) for each in separate)])
+    differences = [float((one - other).abs().max()) for one, other in zip(separate, shared, strict=True)]
     return max(differences) / largest if all(map(math.isfinite, differences)) else math.inf

@@ -33,21 +33,21 @@ def reliability(
     preferred that one. Empty bins are left out."""
     confidence = expit(np.abs(margins) / temperature)
     places = np.minimum(((confidence - 0.5) * 2 * BINS).astype(int), BINS - 1)
-    right, found = np.where(margins > 0, targets, np.where(margins < 0, 1 - targets, 0.5)), []
-    for place in range(BINS):
-        chosen = places == place
+    right, rows = np.where(margins > 0, targets, np.where(margins < 0, 1 - targets, 0.5)), []
+    for number in range(BINS):
+        chosen = places == number
         if weights[chosen].sum() > 0:
-            found.append(
+            rows.append(
                 {
-                    "from": 0.5 + place / (2 * BINS),
-                    "to": 0.5 + (place + 1) / (2 * BINS),
+                    "from": 0.5 + number / (2 * BINS),
+                    "to": 0.5 + (number + 1) / (2 * BINS),
                     "confidence": float(np.average(confidence[chosen], weights=weights[chosen])),
                     "accuracy": float(np.average(right[chosen], weights=weights[chosen])),
                     "share": float(weights[chosen].sum() / weights.sum()),
                     "n": int(chosen.sum()),
                 }
             )
-    return found
+    return rows
 
 
 def expected_calibration_error(bins: list[dict[str, float | int]]) -> float:
@@ -58,13 +58,13 @@ def expected_calibration_error(bins: list[dict[str, float | int]]) -> float:
 def fitted_temperature(margins: Array, weights: Array, targets: Array) -> float:
     """The number to divide scores by that makes the pairs most likely (Guo et al. 2017), from 0.01 to 100."""
     low, high = np.log(TEMPERATURES)
-    found = minimize_scalar(
+    fitted = minimize_scalar(
         lambda log: negative_log_likelihood(margins, weights, targets, float(np.exp(log))),
         bounds=(low, high),
         method="bounded",
         options={"xatol": 1e-4},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(fitted.x))
 
 
 def temperature_interval(

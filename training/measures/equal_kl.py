@@ -76,12 +76,12 @@ def score_at(points: Sequence[tuple[float, float]], kl: float) -> float | None:
 
     None where they never did: nothing is said beyond them. A KL below 0, which is chance, counts as 0.
     """
-    place, there = _root(kl), [(_root(each), score) for each, score in points]
-    if there and there[-1][0] == place:
-        return there[-1][1]
-    for (left, low), (right, high) in reversed(list(pairwise(there))):
-        if min(left, right) <= place <= max(left, right):
-            return low + (high - low) * (place - left) / (right - left) if left != right else high
+    wanted, passed = _root(kl), [(_root(each), score) for each, score in points]
+    if passed and passed[-1][0] == wanted:
+        return passed[-1][1]
+    for (left, low), (right, high) in reversed(list(pairwise(passed))):
+        if min(left, right) <= wanted <= max(left, right):
+            return low + (high - low) * (wanted - left) / (right - left) if left != right else high
     return None
 
 

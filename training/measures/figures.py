@@ -84,7 +84,7 @@ def pair_columns(judged: Sequence[Judged]) -> Pairs:
     prompts = {each: number for number, each in enumerate(dict.fromkeys(ranking.prompt_id for ranking in judged))}
     rows: list[tuple[int, float, int, float]] = []
     facts: list[dict[str, Any]] = []
-    for place, ranking in enumerate(judged):
+    for number, ranking in enumerate(judged):
         levels = sorted(set(ranking.ranks))
         for better, worse in ranking.pairs:
             margin = ranking.scores[better] - ranking.scores[worse]
@@ -93,7 +93,7 @@ def pair_columns(judged: Sequence[Judged]) -> Pairs:
             named = {name for i in (better, worse) for name in (ranking.flags[i] if ranking.flags else ())}
             distance = levels.index(ranking.ranks[worse]) - levels.index(ranking.ranks[better])
             annotator = "" if ranking.probabilities else ranking.annotator  # what most say is nobody's own
-            facts.append({"ranking": place, "better": better, "worse": worse, "distance": distance,
+            facts.append({"ranking": number, "better": better, "worse": worse, "distance": distance,
                           "k": len(ranking.ranks), "annotator": annotator, "flags": named})  # fmt: skip
     table = np.array(rows, dtype=float).reshape(-1, 4)
     return Pairs(table[:, 0].astype(np.int64), table[:, 1], table[:, 2], table[:, 3], facts)
@@ -173,17 +173,17 @@ def tau(ranking: Judged) -> float | None:
     return float(kendalltau([-rank for rank in ranking.ranks], ranking.scores, variant="b").statistic)
 
 
-def win_share(ranking: Judged, place: int) -> float:
+def win_share(ranking: Judged, index: int) -> float:
     """Share of the other responses that people put below this one; equal ranks count half.
 
     Of merged rankings the mean of how sure people are that it is better; one half where there is no pair.
     """
     if ranking.probabilities:
         both = [
-            (ranking.sureness(place, i), ranking.sureness(i, place)) for i in range(len(ranking.ranks)) if i != place
+            (ranking.sureness(index, i), ranking.sureness(i, index)) for i in range(len(ranking.ranks)) if i != index
         ]
         return sum(mine if mine + theirs else 0.5 for mine, theirs in both) / len(both)
-    mine, others = ranking.ranks[place], [rank for i, rank in enumerate(ranking.ranks) if i != place]
+    mine, others = ranking.ranks[index], [rank for i, rank in enumerate(ranking.ranks) if i != index]
     return sum((mine < rank) + 0.5 * (mine == rank) for rank in others) / len(others)
 
 

@@ -79,13 +79,13 @@ def pairs_of(examples: Sequence[Example]) -> tuple[NDArray[np.int64], NDArray[np
     Of merged rankings the pairs with a majority, as if everybody had said so.
     """
     betters, worses, weights, start = [], [], [], 0
-    for each in examples:
-        sure = np.reshape(each.probabilities, (len(each.ranks),) * 2) if each.probabilities else None
-        better, worse = np.nonzero(np.less.outer(each.ranks, each.ranks) if sure is None else sure > sure.T)
+    for example in examples:
+        sure = np.reshape(example.probabilities, (len(example.ranks),) * 2) if example.probabilities else None
+        better, worse = np.nonzero(np.less.outer(example.ranks, example.ranks) if sure is None else sure > sure.T)
         betters.append(better + start)
         worses.append(worse + start)
         weights.append(np.full(len(better), 1 / max(len(better), 1)))
-        start += len(each.ranks)
+        start += len(example.ranks)
     return np.concatenate(betters), np.concatenate(worses), np.concatenate(weights)
 
 
@@ -109,13 +109,13 @@ def out_of_fold_scores(examples: Sequence[Example], seed: int = 0) -> list[Array
         return None
     order = np.random.default_rng(seed).permutation(len(prompts))
     fold = {prompts[place]: number % min(FOLDS, len(prompts)) for number, place in enumerate(order)}
-    found: list[Array] = [np.empty(0)] * len(examples)
+    scores: list[Array] = [np.empty(0)] * len(examples)
     for number in range(min(FOLDS, len(prompts))):
         head = fit_head([each for each in examples if fold[each.prompt] != number])
         for place, each in enumerate(examples):
             if fold[each.prompt] == number:
-                found[place] = head.scores(each.features)
-    return found
+                scores[place] = head.scores(each.features)
+    return scores
 
 
 def subset_by_prompt(examples: Sequence[Example], share: float, rng: np.random.Generator) -> list[Example]:

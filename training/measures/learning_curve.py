@@ -75,12 +75,12 @@ def training_errors(shares: Sequence[Drawn], n: int, rng: np.random.Generator) -
     delete-d jackknife (Shao and Wu 1989). s^2 is of few draws, so errors are Student's t with R - 1 degrees of freedom.
     """
     variance, common, own = 0.0, [], []
-    for each in shares:
-        repeats = len(each.right)
-        if repeats > 1 and each.fraction < 1:
-            variance = _between_draws(each.right) / (1 - each.fraction)
-        common.append(np.sqrt(variance * each.fraction))
-        own.append(np.sqrt(variance * (1 - each.fraction) / repeats))
+    for share in shares:
+        repeats = len(share.right)
+        if repeats > 1 and share.fraction < 1:
+            variance = _between_draws(share.right) / (1 - share.fraction)
+        common.append(np.sqrt(variance * share.fraction))
+        own.append(np.sqrt(variance * (1 - share.fraction) / repeats))
     together, apart = rng.standard_t(REPEATS - 1, (n, 1)), rng.standard_t(REPEATS - 1, (n, len(shares)))
     errors: Array = together * np.array(common) + apart * np.array(own)
     return errors

@@ -100,17 +100,17 @@ def _centred(values: Array, groups: NDArray[np.int64]) -> Array:
 def score_distribution(judged: Sequence[Judged]) -> dict[str, Any]:
     """Histograms of the scores of all responses, of those ranked first, and of those ranked last."""
     parts: dict[str, list[float]] = {"all": [], "first": [], "last": []}
-    for each in judged:
-        parts["all"] += each.scores
-        parts["first"] += [score for score, rank in zip(each.scores, each.ranks, strict=True) if rank == 1]
-        last = max(each.ranks)
-        parts["last"] += [score for score, rank in zip(each.scores, each.ranks, strict=True) if rank == last]
+    for ranking in judged:
+        parts["all"] += ranking.scores
+        parts["first"] += [score for score, rank in zip(ranking.scores, ranking.ranks, strict=True) if rank == 1]
+        last = max(ranking.ranks)
+        parts["last"] += [score for score, rank in zip(ranking.scores, ranking.ranks, strict=True) if rank == last]
     edges = np.histogram_bin_edges(parts["all"], bins=HISTOGRAM_BINS)
-    found: dict[str, Any] = {"edges": edges.tolist()}
+    histograms: dict[str, Any] = {"edges": edges.tolist()}
     for name, values in parts.items():
         counts, _ = np.histogram(values, bins=edges)
-        found[name] = {"mean": float(np.mean(values)), "std": float(np.std(values)), "counts": counts.tolist()}
-    return found
+        histograms[name] = {"mean": float(np.mean(values)), "std": float(np.std(values)), "counts": counts.tolist()}
+    return histograms
 
 
 def worst_pairs(judged: Sequence[Judged], n: int = 20) -> list[dict[str, Any]]:
@@ -119,30 +119,30 @@ def worst_pairs(judged: Sequence[Judged], n: int = 20) -> list[dict[str, Any]]:
     Of several people who said the same of the same responses the first is named.
     """
     pairs = pair_columns(judged)
-    found: dict[str, dict[str, Any]] = {}
+    worst: dict[str, dict[str, Any]] = {}
     known: set[tuple[str, float]] = set()
-    for place in np.argsort(pairs.margin, kind="stable"):
-        facts = pairs.facts[place]
+    for index in np.argsort(pairs.margin, kind="stable"):
+        facts = pairs.facts[index]
         ranking = judged[facts["ranking"]]
-        if pairs.margin[place] >= 0 or len(found) == n:
+        if pairs.margin[index] >= 0 or len(worst) == n:
             break
-        pair = (ranking.prompt_id, round(float(pairs.margin[place]), 3))  # equal margins: the same two responses
+        pair = (ranking.prompt_id, round(float(pairs.margin[index]), 3))  # equal margins: the same two responses
         if pair in known:
             continue
         known.add(pair)
-        found.setdefault(
+        worst.setdefault(
             ranking.ranking_id,
             {
                 "ranking_id": ranking.ranking_id,
                 "prompt_id": ranking.prompt_id,
                 "annotator": ranking.annotator,
-                "margin": float(pairs.margin[place]),
+                "margin": float(pairs.margin[index]),
                 "better": facts["better"],
                 "worse": facts["worse"],
                 "flags": sorted(facts["flags"]),
             },
         )
-    return list(found.values())
+    return list(worst.values())
 
 
 def verdicts(report: dict[str, Any]) -> list[str]:

@@ -73,11 +73,11 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
             rows.append(judge.row(name, policy, source))
         reporter.step(number, total)
     left_out.report(reporter, "Name policies that were trained from the start")
-    found = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
-    found |= compare_at_equal_kl(rows, curve, reporter)
+    table = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
+    table |= compare_at_equal_kl(rows, curve, reporter)
     for row in rows:
         row.update(judge.gain_interval(row))
-    return found
+    return table
 
 
 def compare_at_equal_kl(
@@ -121,10 +121,10 @@ class Scorers:
         if not self.seconds:
             return {}
         scores = torch.stack([model.score(rows) for model in self.seconds], dim=1)
-        found = {"second_score": float(scores.mean())}
+        figures = {"second_score": float(scores.mean())}
         if len(self.seconds) > 1:
-            found["second_spread"] = float(scores.std(1, correction=0).mean())
-        return found
+            figures["second_spread"] = float(scores.std(1, correction=0).mean())
+        return figures
 
 
 class Judge:

@@ -41,10 +41,10 @@ def alarms(
     config: PPOConfig, first: dict[str, float], now: dict[str, float], evaluations: list[dict[str, float]]
 ) -> list[TrainingAlarm]:
     """All that is wrong. `first`, `now`: figures of the first and of this iteration. `evaluations`: in their order."""
-    found = []
+    raised = []
     kl, length = now["kl/k1_mean"], now["response/length_mean"]
     if config.max_kl is not None and kl > config.max_kl:
-        found.append(
+        raised.append(
             TrainingAlarm(
                 "kl_above_ceiling",
                 f"KL to the reference {kl:.1f} nats per response, max_kl = {config.max_kl:g}",
@@ -52,17 +52,17 @@ def alarms(
             )
         )
     if now["policy/entropy"] < COLLAPSED_ENTROPY * first["policy/entropy"]:
-        found.append(
+        raised.append(
             TrainingAlarm(
                 "entropy_collapsed",
                 f"entropy {now['policy/entropy']:.3f} nats per token, {first['policy/entropy']:.3f} at the start",
                 "read the samples for one repeated answer; raise kl_coef or entropy_coef, lower learning_rate",
             )
         )
-    found += _length_alarms(config, first, length, now["response/ended_share"])
+    raised += _length_alarms(config, first, length, now["response/ended_share"])
     if is_over_optimised(evaluations):
-        found.append(_over_optimised(evaluations))
-    return found
+        raised.append(_over_optimised(evaluations))
+    return raised
 
 
 def look_at_evaluations(watch: Watch) -> list[TrainingAlarm]:
@@ -93,9 +93,9 @@ def _over_optimised(evaluations: list[dict[str, float]]) -> TrainingAlarm:
 
 
 def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, ended: float) -> list[TrainingAlarm]:
-    found = []
+    raised = []
     if first["response/ended_share"] > 0 and ended < FEW_END * first["response/ended_share"]:
-        found.append(
+        raised.append(
             TrainingAlarm(
                 "responses_no_longer_end",
                 f"{ended:.0%} of the responses end by themselves, {first['response/ended_share']:.0%} at the start",
@@ -104,7 +104,7 @@ def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, en
         )
     is_grown = first["response/length_mean"] < AT_THE_CAP * config.max_new_tokens
     if is_grown and length >= AT_THE_CAP * config.max_new_tokens:
-        found.append(
+        raised.append(
             TrainingAlarm(
                 "length_at_the_cap",
                 f"{length:.1f} tokens in the mean, max_new_tokens = {config.max_new_tokens}",
@@ -112,11 +112,11 @@ def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, en
             )
         )
     if length < 2 <= first["response/length_mean"] / 2:
-        found.append(
+        raised.append(
             TrainingAlarm(
                 "responses_are_empty",
                 f"{length:.1f} tokens in the mean, {first['response/length_mean']:.1f} at the start",
                 "the reward model scores an empty answer higher than a poor one; raise kl_coef, rank such answers",
             )
         )
-    return found
+    return raised

@@ -96,16 +96,16 @@ def readings_of(config: PPOConfig, reporter: Reporter, source: ModelSource, enco
     seconds = config.second_reward_runs
     run_ids = {REWARD_MODEL: reporter.run.reward_run_id or ""}
     run_ids |= dict(zip(second_names(len(seconds)), seconds, strict=True))
-    found = {}
+    readings = {}
     for name, run_id in run_ids.items():
         folder = reporter.home.run_folder(run_id)
         info = read_reward_info(folder)
         if name == REWARD_MODEL and shares_base(config, info, source):
-            found[name] = shared_reading(encoder, info, folder)
+            readings[name] = shared_reading(encoder, info, folder)
         else:
             own = load_encoder(ModelSource(f"run:{run_id}", str(folder / MODEL_FOLDER), ""))
-            found[name] = Reading(own, info, encoder, info.vocabulary_hash == encoder.vocabulary_hash)
-    return found
+            readings[name] = Reading(own, info, encoder, info.vocabulary_hash == encoder.vocabulary_hash)
+    return readings
 
 
 def shared_reading(encoder: Encoder, info: RewardInfo, folder: Path) -> Reading:

@@ -96,21 +96,21 @@ class Evaluation:
         """What the reward models say that PPO does not see, (B, m); None without any."""
         if not self.seconds:
             return None
-        found = torch.zeros(len(rollout.rows), len(self.seconds))
+        scores = torch.zeros(len(rollout.rows), len(self.seconds))
         for index in self.lots(rollout):
             rows = [rollout.rows[place] for place in index]
-            found[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
-        return found
+            scores[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
+        return scores
 
     def spread_of_heads(self, learner: Learner, rollout: Rollout) -> Tensor | None:
         """Of an ensemble the spread of its heads for each response, (B,)."""
-        found = torch.zeros(len(rollout.rows))
+        spreads = torch.zeros(len(rollout.rows))
         for index in self.lots(rollout):
             spread = learner.roles.reward_model.spread([rollout.rows[place] for place in index])
             if spread is None:
                 return None
-            found[index] = spread.float().cpu()
-        return found
+            spreads[index] = spread.float().cpu()
+        return spreads
 
     def lots(self, rollout: Rollout) -> Iterator[list[int]]:
         """The rows of each micro-batch, after a look whether the run is to stop."""
@@ -160,11 +160,11 @@ class Evaluation:
         values = {int(each): kept for each, kept in watch.by_prompt.items()} | {learner.iteration: list(by_prompt)}
         if best not in values:  # an older release had measured it
             return
-        found = standing(best, values, len(watch.evaluations))
-        kept = {START, best, found.next_iteration}
+        measured = standing(best, values, len(watch.evaluations))
+        kept = {START, best, measured.next_iteration}
         watch.by_prompt = {str(each): values[each] for each in values if each in kept}
         if learner.iteration in kept:
-            self.reporter.event(STANDING_EVENT, iteration=best, **standing_detail(found))
+            self.reporter.event(STANDING_EVENT, iteration=best, **standing_detail(measured))
 
 
 @torch.no_grad()
@@ -254,12 +254,12 @@ def held_out_prompts(
     limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0, trained_on=0)
     with reporter.store.read() as tx:
         known = trained_on(tx, reporter.home, runs=[reporter.run.id])
-    found: dict[str, PromptItem] = {}
+    prompts: dict[str, PromptItem] = {}
     left_out = set[str]()
     for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
-        if len(found) >= config.eval_prompts:
+        if len(prompts) >= config.eval_prompts:
             break
-        if group.split is not Split.EVAL or group.prompt_id in found or group.prompt_id in left_out:
+        if group.split is not Split.EVAL or group.prompt_id in prompts or group.prompt_id in left_out:
             continue
         left_out.add(group.prompt_id)
         if not known.holds_out(messages_fingerprint(group.messages)):
@@ -274,11 +274,11 @@ def held_out_prompts(
             counts["too_long"] += 1
             continue
         counts["used"] += 1
-        found[group.prompt_id] = PromptItem(group.prompt_id, group.messages, ids, group.facts)
+        prompts[group.prompt_id] = PromptItem(group.prompt_id, group.messages, ids, group.facts)
     if config.eval_prompts:
-        keys = "\n".join(messages_fingerprint(each.messages) for each in found.values())
+        keys = "\n".join(messages_fingerprint(each.messages) for each in prompts.values())
         unsure = {"not_known": known.unknown} if known.unknown else {}
         lost = {name: n for name, n in counts.items() if name != "used"}
-        LeftOut.counted("held-out prompts", lost, len(found)).note(reporter)
+        LeftOut.counted("held-out prompts", lost, len(prompts)).note(reporter)
         reporter.event(PROMPTS_EVENT, **counts, **unsure, sha256=hashlib.sha256(keys.encode()).hexdigest())
-    return list(found.values())
+    return list(prompts.values())

@@ -231,11 +231,11 @@ def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, itera
     orders: dict[int, list[int]] = {}
     chosen = []
     for number in range(first, first + config.prompts_per_iteration):
-        turn, place = divmod(number, len(prompts))
+        turn, position = divmod(number, len(prompts))
         if turn not in orders:
             generator = torch.Generator().manual_seed(config.seed * 1_000_003 + turn)
             orders[turn] = torch.randperm(len(prompts), generator=generator).tolist()
-        chosen.append(prompts[orders[turn][place]])
+        chosen.append(prompts[orders[turn][position]])
     return chosen
 
 

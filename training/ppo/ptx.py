@@ -94,11 +94,11 @@ def _examples_of(
     row: LanguageText, encoder: Encoder, limit: int, counts: Counter[str], unfit: Counter[str]
 ) -> Iterator[Example]:
     if row.messages is None:
-        found = list(pieces(encoder.text_ids(row.text), limit))
-        if not found:
+        cut = list(pieces(encoder.text_ids(row.text), limit))
+        if not cut:
             unfit["no_token"] += 1
-        counts.update(texts=bool(found), pieces=len(found))
-        yield from found
+        counts.update(texts=bool(cut), pieces=len(cut))
+        yield from cut
         return
     fitted = _fitted(encoder, row.messages, row.text, limit)
     if fitted is None:

@@ -110,13 +110,13 @@ def sample_responses(
     themselves. `by`: what samples."""
     drawn: list[Generated] = []
     for start in range(0, len(prompts), config.batch_size):
-        lot = prompts[start : start + config.batch_size]
+        together = prompts[start : start + config.batch_size]
         drawn += by(
             model,
-            [prompt.ids for prompt in lot],
+            [prompt.ids for prompt in together],
             n,
             config,
-            random_numbers(config.seed, keys[start * n : (start + len(lot)) * n], config.max_new_tokens),
+            random_numbers(config.seed, keys[start * n : (start + len(together)) * n], config.max_new_tokens),
             stop_ids=encoder.stop_ids,
             pad_id=encoder.pad_id,
             machine=machine,
@@ -138,12 +138,12 @@ def pack_rows_of(rows: Sequence[ScoredRow], encoder: Encoder, machine: Machine) 
 @torch.no_grad()
 def logprobs_of(policy: Policy, batch: Sequences, lots: Sequence[Tensor], check: Callable[[], None]) -> Tensor:
     """Log-probabilities of the response tokens under a policy, (B, T), 0 at padding. `lots`: rows that go together."""
-    found = torch.zeros(batch.mask.shape, device=batch.mask.device)
+    logprobs = torch.zeros(batch.mask.shape, device=batch.mask.device)
     for index in lots:
         check()
         part = policy.token_scores(batch.rows(index)).logprobs
-        found[index, : part.shape[1]] = part
-    return found
+        logprobs[index, : part.shape[1]] = part
+    return logprobs
 
 
 def scores_of_rows(
@@ -165,13 +165,13 @@ def logprobs_after(
 
     `check` is called between forward passes and may raise to stop.
     """
-    found = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
+    logprobs = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
     places = {row: place for place, row in enumerate(index.tolist())}
-    for lot in micro_batches(rollout.batch, budget, index, is_shared=roles.shares_prompts):
+    for rows in micro_batches(rollout.batch, budget, index, is_shared=roles.shares_prompts):
         check()
-        part = roles.policy.token_scores(rollout.batch.rows(lot)).logprobs
-        found[[places[row] for row in lot.tolist()], : part.shape[1]] = part
-    return found
+        part = roles.policy.token_scores(rollout.batch.rows(rows)).logprobs
+        logprobs[[places[row] for row in rows.tolist()], : part.shape[1]] = part
+    return logprobs
 
 
 def micro_batches(
@@ -184,16 +184,16 @@ def micro_batches(
     """
     device = batch.attention.device
     places = list(range(len(batch.ids)) if index is None else index.tolist())
-    lot: list[int] = []
+    chosen: list[int] = []
     n_sequences = size = 0
     for length, rows in sorted(_sequences(batch, places, tokens, is_shared=is_shared), key=lambda each: each[0]):
-        if lot and (size + length if is_shared else (n_sequences + 1) * length) > tokens:
-            yield torch.tensor(lot, device=device)
-            lot, n_sequences, size = [], 0, 0
-        lot += rows
+        if chosen and (size + length if is_shared else (n_sequences + 1) * length) > tokens:
+            yield torch.tensor(chosen, device=device)
+            chosen, n_sequences, size = [], 0, 0
+        chosen += rows
         n_sequences, size = n_sequences + 1, size + length
-    if lot:
-        yield torch.tensor(lot, device=device)
+    if chosen:
+        yield torch.tensor(chosen, device=device)
 
 
 def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: bool) -> list[tuple[int, list[int]]]:
@@ -202,15 +202,15 @@ def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: boo
     if not is_shared:
         return [(lengths[row], [row]) for row in rows]
     ids = batch.ids.tolist()
-    found: list[tuple[int, list[int]]] = []
+    sequences: list[tuple[int, list[int]]] = []
     newest: dict[tuple[int, ...], int] = {}  # where the sequence with a prompt's last responses is
     for row in rows:
         prompt, response = tuple(ids[row][: prompts[row]]), lengths[row] - prompts[row]
-        place = newest.get(prompt)
-        if place is None or found[place][0] + response > tokens:
-            newest[prompt] = len(found)
-            found.append((lengths[row], [row]))
+        at = newest.get(prompt)
+        if at is None or sequences[at][0] + response > tokens:
+            newest[prompt] = len(sequences)
+            sequences.append((lengths[row], [row]))
         else:
-            length, others = found[place]
-            found[place] = (length + response, [*others, row])
-    return found
+            length, others = sequences[at]
+            sequences[at] = (length + response, [*others, row])
+    return sequences

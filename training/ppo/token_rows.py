@@ -59,21 +59,21 @@ def token_rows(
     beyond = (ratio - 1) * torch.sign(credit.advantages) > config.clip_range
     clipped = beyond if config.surrogate == "clip" else torch.zeros_like(beyond)
     rows = []
-    for place, row in enumerate(rollout.rows[:n]):
+    for number, row in enumerate(rollout.rows[:n]):
         length = len(row.response)
         rows.append(
             {
-                "prompt_key": str(place),
+                "prompt_key": str(number),
                 "prompt": row.messages[-1]["content"],
                 "response": row.text,
-                "score": float(rollout.scores[place]),
-                "score_after_penalty": float(credit.scores[place]),
-                "kl": float(credit.kl[place].sum()),
-                "ended": bool(rollout.ended[place]),
+                "score": float(rollout.scores[number]),
+                "score_after_penalty": float(credit.scores[number]),
+                "kl": float(credit.kl[number].sum()),
+                "ended": bool(rollout.ended[number]),
                 "ids": row.response,
                 "tokens": [encoder.show([token]) for token in row.response],
-                **{name: values[place, :length].tolist() for name, values in columns.items()},
-                "clipped": clipped[place, :length].tolist(),
+                **{name: values[number, :length].tolist() for name, values in columns.items()},
+                "clipped": clipped[number, :length].tolist(),
             }
         )
     return rows

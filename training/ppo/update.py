@@ -69,20 +69,20 @@ def backward_policy(
     rollout: Rollout,
     advantages: Tensor,
     all_weights: Tensor,
-    lot: Tensor,
+    index: Tensor,
     totals: Metrics,
 ) -> None:
     """Add one micro-batch's gradient of the policy's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(lot)
+    batch = rollout.batch.rows(index)
     width = batch.mask.shape[1]
-    weights = all_weights[lot, :width]
-    found = learner.roles.policy.token_scores(batch, with_entropy=config.entropy_coef > 0)
-    old, advantage = rollout.old_logprobs[lot, :width], advantages[lot, :width]
-    loss, stats = surrogate(config, learner, found.logprobs, old, advantage, weights)
+    weights = all_weights[index, :width]
+    scored = learner.roles.policy.token_scores(batch, with_entropy=config.entropy_coef > 0)
+    old, advantage = rollout.old_logprobs[index, :width], advantages[index, :width]
+    loss, stats = surrogate(config, learner, scored.logprobs, old, advantage, weights)
     if config.kl_place == "loss":
-        estimate = kl_loss(found.logprobs, rollout.ref_logprobs[lot, :width], config.kl_estimator)
+        estimate = kl_loss(scored.logprobs, rollout.ref_logprobs[index, :width], config.kl_estimator)
         loss = loss + learner.kl_coef * (weights * estimate).sum()
-    loss = loss - config.entropy_coef * (weights * found.entropy).sum()
+    loss = loss - config.entropy_coef * (weights * scored.entropy).sum()
     torch.autograd.backward(loss)
     totals["policy/loss"] += loss.item()
     totals["policy/clip_fraction"] += stats.clip_fraction.item()
@@ -106,18 +106,18 @@ def backward_critic(
     rollout: Rollout,
     returns: Tensor,
     all_weights: Tensor,
-    lot: Tensor,
+    index: Tensor,
     totals: Metrics,
 ) -> None:
     """Add one micro-batch's gradient of the critic's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(lot)
+    batch = rollout.batch.rows(index)
     width = batch.mask.shape[1]
     values = learner.roles.critic.values(batch)
     loss, clipped = value_loss(
         values,
-        rollout.old_values[lot, :width],
-        returns[lot, :width],
-        all_weights[lot, :width],
+        rollout.old_values[index, :width],
+        returns[index, :width],
+        all_weights[index, :width],
         config.value_clip_range,
     )
     torch.autograd.backward(loss)
@@ -139,11 +139,11 @@ def backward_ptx(
     pairs = [learner.best_of[place] for place in places]
     batch = pack([prompt for prompt, _ in pairs], [response for _, response in pairs], pad_id=0).to(device)
     weights, total = token_weights(batch.mask, "token"), 0.0
-    for lot in micro_batches(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
+    for index in micro_batches(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
         check()
-        part = batch.rows(lot)
+        part = batch.rows(index)
         logprobs = learner.roles.policy.token_scores(part).logprobs
-        loss = -(weights[lot, : part.mask.shape[1]] * logprobs).sum()
+        loss = -(weights[index, : part.mask.shape[1]] * logprobs).sum()
         torch.autograd.backward(config.ptx_coef * loss)
         total += loss.item()
     return total

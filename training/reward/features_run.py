@@ -104,22 +104,22 @@ def ensure_features(
     """
     folder = feature_folder(reporter.home, source, encoder, max_length)
     wanted = {text_key(*each): each for each in texts}
-    found = load_features(folder, list(wanted))
-    missing = [key for key in wanted if key not in found]
+    features_of = load_features(folder, list(wanted))
+    missing = [key for key in wanted if key not in features_of]
     if not missing:
-        return found
+        return features_of
     middle = Middle(load_language_model(source, machine.frozen_dtype), machine)
     about = {"model": source.name, "revision": source.revision, "layer": middle.number, "pooling": POOLING}
     for start in range(0, len(missing), TEXTS_AT_ONCE):
         reporter.raise_if_stopping()
-        lot = missing[start : start + TEXTS_AT_ONCE]
-        keys, features = _computed({key: wanted[key] for key in lot}, middle, encoder, max_length, budget)
+        batch = missing[start : start + TEXTS_AT_ONCE]
+        keys, features = _computed({key: wanted[key] for key in batch}, middle, encoder, max_length, budget)
         if keys:
             add_features(folder, about, keys, features, time.time())
-        found |= dict(zip(keys, features, strict=True))
+        features_of |= dict(zip(keys, features, strict=True))
         if on_progress is not None:
-            on_progress(start + len(lot), len(missing))
-    return found
+            on_progress(start + len(batch), len(missing))
+    return features_of
 
 
 def _computed(
@@ -129,20 +129,20 @@ def _computed(
     fitted: dict[str, tuple[list[int], int]] = {}
     for key, (messages, response) in texts.items():
         try:
-            each = fit(encoder.prompt_ids(messages), encoder.response_ids(response), max_length)
+            text = fit(encoder.prompt_ids(messages), encoder.response_ids(response), max_length)
         except InvalidInput:
             continue
-        fitted[key] = (each.prompt + each.response, len(each.prompt))
+        fitted[key] = (text.prompt + text.response, len(text.prompt))
     keys = sorted(fitted, key=lambda key: len(fitted[key][0]))
     parts: list[Tensor] = []
-    place = 0
-    while place < len(keys):
-        end = place + 1
-        while end < len(keys) and (end + 1 - place) * len(fitted[keys[end]][0]) <= budget:
+    start = 0
+    while start < len(keys):
+        end = start + 1
+        while end < len(keys) and (end + 1 - start) * len(fitted[keys[end]][0]) <= budget:
             end += 1
-        lot = [fitted[key] for key in keys[place:end]]
-        parts.append(middle.features([ids for ids, _ in lot], [start for _, start in lot]))
-        place = end
+        batch = [fitted[key] for key in keys[start:end]]
+        parts.append(middle.features([ids for ids, _ in batch], [n for _, n in batch]))
+        start = end
     return keys, torch.cat(parts).numpy() if parts else np.empty((0, 0), np.float32)
 
 
@@ -157,8 +157,8 @@ def run(config: FeaturesConfig, reporter: Reporter) -> dict[str, Any]:
     if not texts:
         raise InvalidInput("the project has no responses to read; sample some, or import them")
     length = min(config.max_length, context_of(source))
-    found = ensure_features(texts, source, encoder, machine, length, reporter, config.batch_tokens, reporter.step)
+    features = ensure_features(texts, source, encoder, machine, length, reporter, config.batch_tokens, reporter.step)
     n_texts = len({text_key(*each) for each in texts})
     reason = "the model's template refuses its prompt"
-    LeftOut("texts", n_texts, n_texts - len(found), reason).report(reporter, "Take a model that reads such prompts")
-    return {"texts": n_texts, "with_features": len(found)}
+    LeftOut("texts", n_texts, n_texts - len(features), reason).report(reporter, "Take a model that reads such prompts")
+    return {"texts": n_texts, "with_features": len(features)}

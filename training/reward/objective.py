@@ -47,12 +47,12 @@ class Objective:
         if group.probabilities:
             return torch.tensor(group.probabilities, dtype=torch.float32).reshape(k, k)
         ranks = torch.tensor(group.ranks)
-        found = (ranks[:, None] < ranks[None, :]).float()
+        preferred = (ranks[:, None] < ranks[None, :]).float()
         if self.ties == "half":
-            found += 0.5 * (ranks[:, None] == ranks[None, :]).fill_diagonal_(False)
+            preferred += 0.5 * (ranks[:, None] == ranks[None, :]).fill_diagonal_(False)
             rest = torch.tensor(group.unplaced, dtype=torch.long)  # left in no order, which is no tie
-            found[rest[:, None], rest[None, :]] = 0
-        return found
+            preferred[rest[:, None], rest[None, :]] = 0
+        return preferred
 
     def margins(self, group: EncodedGroup) -> Tensor:
         """(K, K): by how much the score of response i has to be above that of j.

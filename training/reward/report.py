@@ -30,26 +30,28 @@ SHOWN_CHARACTERS = 600
 
 def judged_groups(encoded: Sequence[EncodedGroup], scores: Sequence[Tensor], groups: dict[str, Group]) -> list[Judged]:
     """Rankings as the figures want them; lengths are of the response, in tokens. No scores: all 0."""
-    found = []
-    for place, each in enumerate(encoded):
-        of, k = groups[each.ranking_id], len(groups[each.ranking_id].ranks)
-        found.append(
+    judged = []
+    for number, encoded_group in enumerate(encoded):
+        of, k = groups[encoded_group.ranking_id], len(groups[encoded_group.ranking_id].ranks)
+        judged.append(
             Judged(
-                ranking_id=each.ranking_id,
-                prompt_id=each.prompt_id,
-                ranks=tuple(each.ranks),
-                scores=tuple(scores[place].tolist()) if scores else (0.0,) * each.n_responses,
-                lengths=tuple(len(ids) - n for ids, n in zip(each.sequences, each.prompt_lengths, strict=True)),
+                ranking_id=encoded_group.ranking_id,
+                prompt_id=encoded_group.prompt_id,
+                ranks=tuple(encoded_group.ranks),
+                scores=tuple(scores[number].tolist()) if scores else (0.0,) * encoded_group.n_responses,
+                lengths=tuple(
+                    len(ids) - n for ids, n in zip(encoded_group.sequences, encoded_group.prompt_lengths, strict=True)
+                ),
                 annotator=of.annotator,
-                flags=tuple(of.flags[i] for i in each.places) if of.flags else (),
-                unplaced=each.unplaced,
-                probabilities=each.probabilities,
-                preferred=tuple(of.preferred[i * k + j] for i in each.places for j in each.places)
-                if each.probabilities and of.preferred
+                flags=tuple(of.flags[i] for i in encoded_group.places) if of.flags else (),
+                unplaced=encoded_group.unplaced,
+                probabilities=encoded_group.probabilities,
+                preferred=tuple(of.preferred[i * k + j] for i in encoded_group.places for j in encoded_group.places)
+                if encoded_group.probabilities and of.preferred
                 else (),
             )
         )
-    return found
+    return judged
 
 
 class ReportInput:

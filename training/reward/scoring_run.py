@@ -57,9 +57,9 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
     with part.open("w", encoding="utf-8") as file:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             reporter.raise_if_stopping()
-            lot = rows[start : start + ROWS_AT_ONCE]
+            batch = rows[start : start + ROWS_AT_ONCE]
             of_each = [
-                score_rows(scorer, lot, counted, centre_prompts=config.centre_prompts)
+                score_rows(scorer, batch, counted, centre_prompts=config.centre_prompts)
                 for scorer, counted in zip(scorers, counts, strict=True)
             ]
             for row in map(together, zip(*of_each, strict=True)):
@@ -67,7 +67,7 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
                 _note_refused(row, left_out)
                 row.pop("heads", None)  # of use to a selection only
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            reporter.step(start + len(lot), len(rows))
+            reporter.step(start + len(batch), len(rows))
     left_out.report(reporter, ADVICE)
     part.rename(reporter.folder / SCORES_FILE)
     known: dict[str, Any] = {"file": SCORES_FILE, "reward_model": scorers[0].source.revision, "best_of": best.means()}
@@ -131,10 +131,10 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
         reporter.raise_if_stopping()
         with reporter.store.read() as tx:
             tasks = get_tasks(tx, wanted[start : start + ROWS_AT_ONCE])
-        found = score_rows(scorer, [_row(each) for each in tasks], counts)
+        scored = score_rows(scorer, [_row(each) for each in tasks], counts)
         with reporter.store.begin() as tx:
             owned_update(tx, run.id, run.epoch)
-            for task, row in zip(tasks, found, strict=True):
+            for task, row in zip(tasks, scored, strict=True):
                 _note_refused(row, left_out)
                 if row["scores"] is not None:
                     ids = [response.id for response in task.responses]
@@ -186,12 +186,12 @@ def score_rows(
         if problem is not None:
             done.append(row | {"scores": None, "problem": problem})
             continue
-        found: dict[str, Any] = {"scores": [next(scores) for _ in row["responses"]]}
+        result: dict[str, Any] = {"scores": [next(scores) for _ in row["responses"]]}
         if centre_prompts:
-            mean = fmean(found["scores"])
-            found["scores"] = [score - mean for score in found["scores"]]
+            mean = fmean(result["scores"])
+            result["scores"] = [score - mean for score in result["scores"]]
         if heads is not None:
-            found["heads"] = [next(heads) for _ in row["responses"]]
-            found["stds"] = [pstdev(each) for each in found["heads"]]
-        done.append(row | found)
+            result["heads"] = [next(heads) for _ in row["responses"]]
+            result["stds"] = [pstdev(each) for each in result["heads"]]
+        done.append(row | result)
     return done

@@ -15,7 +15,7 @@ from trl import RewardTrainer
 
 from training.lm.dataset import EncodedGroup
 from training.lm.models import Machine
-from training.lm.packing import cut_in_lots
+from training.lm.packing import cut_in_micro_batches
 from training.lm.processes import add_up_gradients, n_processes, process_index, total
 from training.lm.scorer import group_scores, score_groups
 from training.lm.trl_trainer import ReportingTrainer
@@ -79,15 +79,15 @@ class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
         mine = inputs["places"][process_index() :: n_processes()]
         groups, weights = [self.groups[place] for place in mine], self.head_weights[mine]
         sums = torch.zeros(5, dtype=torch.float64)  # loss, accuracy; of scores: number, sum, sum of squares
-        for lot in cut_in_lots(groups, self.micro_batch_tokens, is_shared=self.is_shared):
-            chosen = [groups[place] for place in lot]
+        for micro_batch in cut_in_micro_batches(groups, self.micro_batch_tokens, is_shared=self.is_shared):
+            chosen = [groups[place] for place in micro_batch]
             with self.machine.autocast():
-                found = group_scores(self.model, chosen, self.pad_id, is_shared=self.is_shared)
-            loss, right = self._loss(found, chosen, weights[lot])
+                raw_scores = group_scores(self.model, chosen, self.pad_id, is_shared=self.is_shared)
+            loss, right = self._loss(raw_scores, chosen, weights[micro_batch])
             share = len(chosen) / len(inputs["places"])
             with self.accelerator.no_sync(model):
                 self.accelerator.backward(loss * share)
-            scores = found.detach().cpu().double()
+            scores = raw_scores.detach().cpu().double()
             moments = [scores.numel(), scores.sum().item(), scores.square().sum().item()]
             sums += torch.tensor([float(loss.detach()) * share, right * share, *moments], dtype=torch.float64)
         add_up_gradients(self.model)
@@ -102,14 +102,14 @@ class RankingTrainer(ReportingTrainer, RewardTrainer):  # type: ignore[misc]
         """Raw scores of each ranking's responses, (K,) float32, or (K, heads); each process scores its part."""
         mine = range(process_index(), len(groups), n_processes())
         model, chosen = self.model, [groups[place] for place in mine]
-        found = score_groups(
+        own_scores = score_groups(
             model, chosen, self.pad_id, self.machine, self.micro_batch_tokens, is_shared=self.is_shared
         )
         if n_processes() == 1:
-            return found
+            return own_scores
         heads = self.head_weights.shape[1]
         whole = [torch.zeros((group.n_responses, heads), dtype=torch.float64) for group in groups]
-        for place, part in zip(mine, found, strict=True):
+        for place, part in zip(mine, own_scores, strict=True):
             whole[place] = part.reshape(-1, heads).double()
         together = self._over_processes(torch.cat(whole)).float()
         parts = torch.split(together, [group.n_responses for group in groups])

@@ -123,15 +123,15 @@ def answers(
     rows = []
     for start in range(0, len(usable), config.batch_size):
         reporter.raise_if_stopping()
-        lot = usable[start : start + config.batch_size]
-        keys = [f"{prompt.fingerprint}:{place}" for prompt, _ in lot for place in range(config.k)]
-        drawn = sampler.draw([ids for _, ids in lot], keys, config.k)
-        texts = [sampler.encoder.decode(each.ids) for each in drawn]
-        owners = [prompt for prompt, _ in lot for _ in range(config.k)]
+        batch = usable[start : start + config.batch_size]
+        keys = [f"{prompt.fingerprint}:{place}" for prompt, _ in batch for place in range(config.k)]
+        drawn = sampler.draw([ids for _, ids in batch], keys, config.k)
+        texts = [sampler.encoder.decode(generated.ids) for generated in drawn]
+        owners = [prompt for prompt, _ in batch for _ in range(config.k)]
         pairs = [(prompt.messages, text) for prompt, text in zip(owners, texts, strict=True)]
         facts = [prompt.facts for prompt in owners]
         scores = scorer.score(pairs, facts).tolist() if scorer is not None else [None] * len(pairs)
-        for prompt, each, text, score in zip(owners, drawn, texts, scores, strict=True):
+        for prompt, generated, text, score in zip(owners, drawn, texts, scores, strict=True):
             row: dict[str, Any] = {
                 "prompt": prompt.messages[-1]["content"],
                 "side": side,
@@ -140,5 +140,5 @@ def answers(
             }
             row |= {"messages": list(prompt.messages), "revision": sampler.source.revision}
             row["trained_on"] = prompt.fingerprint in choice.trained
-            rows.append(row | {"score": score, "n_tokens": len(each.ids), "ended": each.has_ended})
+            rows.append(row | {"score": score, "n_tokens": len(generated.ids), "ended": generated.has_ended})
     return rows

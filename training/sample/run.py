@@ -159,15 +159,15 @@ def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, do
     """The prompts that the run is for and has not done, in the project's order. A prompt without a named side counts
     as one to train on."""
     split = Split.EVAL if config.split == "eval" else None
-    found: list[Prompt] = []
+    wanted: list[Prompt] = []
     with reporter.store.read() as tx:
         for offset in range(0, 2**31, _PAGE):
             page = list_prompts(tx, project_id, split=split, without_task=config.only_new, limit=_PAGE, offset=offset)
             usable = [prompt for prompt in page if config.split != "train" or prompt.split is not Split.EVAL]
-            found += [prompt for prompt in usable if prompt.id not in done]
+            wanted += [prompt for prompt in usable if prompt.id not in done]
             if len(page) < _PAGE:
                 break
-    return found[: max(0, config.limit - len(done))] if config.limit else found
+    return wanted[: max(0, config.limit - len(done))] if config.limit else wanted
 
 
 def _sample_batch(
@@ -224,10 +224,10 @@ def _draw_again(
 def _spare(prompt: Prompt, candidates: list[Candidate], settings: LabelSettings) -> dict[int, str]:
     """The places whose text is not to be offered, with the reason: `doubles`, or `dropped_...` by the project."""
     reasons = [candidate.drawn.finish_reason for candidate in candidates]
-    found = findings(prompt.messages, [candidate.text for candidate in candidates], reasons)
+    problems_of = findings(prompt.messages, [candidate.text for candidate in candidates], reasons)
     seen: set[str] = set()
     spare = {}
-    for candidate, problems in zip(candidates, found, strict=True):
+    for candidate, problems in zip(candidates, problems_of, strict=True):
         fingerprint = text_fingerprint(candidate.text)
         reason = dropped_for(problems, settings)
         if reason is not None:

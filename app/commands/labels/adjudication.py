@@ -35,17 +35,17 @@ def add_words(words: Any) -> None:
 
 def list_all(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
-    found = disputed_tasks(context.store, project.id)
+    disputed = disputed_tasks(context.store, project.id)
     with context.store.read() as tx:
-        prompts = prompt_beginnings(tx, [each.task_id for each in found], 60)
+        prompts = prompt_beginnings(tx, [each.task_id for each in disputed], 60)
     rows = [
         (each.task_id, None if each.agreement is None else f"{each.agreement:.2f}", each.n, each.n_rankings,
          each.n_unacceptable, prompts[each.task_id])
-        for each in found
+        for each in disputed
     ]  # fmt: skip
     none = [f"no task waits: none has an agreement below {project.settings.adjudicate_below:g} (`adjudicate_below`)"]
     lines = table(rows, ("TASK", "AGREEMENT", "COMPARISONS", "RANKINGS", "UNACCEPTABLE", "PROMPT")) if rows else none
-    return Outcome(as_document(found), lines)
+    return Outcome(as_document(disputed), lines)
 
 
 def show(arguments: argparse.Namespace, context: Context) -> Outcome:

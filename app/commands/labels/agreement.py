@@ -28,20 +28,20 @@ def add_words(words: Any) -> None:
 def show(arguments: argparse.Namespace, context: Context) -> Outcome:
     from labeling.review.agreement import project_agreement  # pandas with it, which other words have no use for
 
-    found = project_agreement(context.store, context.project(arguments.project).id)
+    agreement = project_agreement(context.store, context.project(arguments.project).id)
     lines = [
-        f"{found.n_units:,} pairs of {found.n_tasks:,} tasks were compared by two people or more "
-        f"({found.n_annotator_pairs:,} pairs of annotators); {found.n_unacceptable:,} answers unacceptable, "
-        f"{found.n_skipped:,} skipped"
+        f"{agreement.n_units:,} pairs of {agreement.n_tasks:,} tasks were compared by two people or more "
+        f"({agreement.n_annotator_pairs:,} pairs of annotators); {agreement.n_unacceptable:,} answers unacceptable, "
+        f"{agreement.n_skipped:,} skipped"
     ]
-    lines += [f"  {words}: {_figure(getattr(found, name))}" for name, words in _FIGURES.items()]
+    lines += [f"  {words}: {_figure(getattr(agreement, name))}" for name, words in _FIGURES.items()]
     rows = [
         (each.name, _number(each.agreement), None if each.low is None else f"{each.low:.3f} to {each.high:.3f}", each.n,
          each.n_tasks)
-        for each in found.annotators
+        for each in agreement.annotators
     ]  # fmt: skip
     lines += table(rows, ("ANNOTATOR", "AGREES WITH OTHERS", "95 %", "COMPARISONS", "TASKS")) if rows else []
-    return Outcome(as_document(found), lines)
+    return Outcome(as_document(agreement), lines)
 
 
 def _figure(figure: Figure) -> str:

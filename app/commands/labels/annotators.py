@@ -50,10 +50,12 @@ def _cells(row: AnnotatorRow) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _agreed(found: PairAgreement) -> str | None:
-    if found.value is None:
+def _agreed(agreement: PairAgreement) -> str | None:
+    if agreement.value is None:
         return None
-    return f"{found.value:.2f} ({found.low:.2f}-{found.high:.2f}, {found.n} pairs of {found.n_items})"
+    return (
+        f"{agreement.value:.2f} ({agreement.low:.2f}-{agreement.high:.2f}, {agreement.n} pairs of {agreement.n_items})"
+    )
 
 
 def _alarms(row: AnnotatorRow) -> str | None:

@@ -68,10 +68,12 @@ def _ranked_by(tx: Tx, project_id: str, author: Person) -> list[str]:
 
 
 def show(arguments: argparse.Namespace, context: Context) -> Outcome:
-    found = list_gold(context.store, context.project(arguments.project).id)
-    rows = [(each.task_id, list(each.ranks), each.author or "a file", each.prompt[:50]) for each in found]
+    gold_tasks = list_gold(context.store, context.project(arguments.project).id)
+    rows = [(each.task_id, list(each.ranks), each.author or "a file", each.prompt[:50]) for each in gold_tasks]
     none = ["no gold task yet; `rankloop gold add` makes some"]
-    return Outcome(as_document(found), table(rows, ("TASK", "RANKS (1 IS BEST)", "FROM", "PROMPT")) if rows else none)
+    return Outcome(
+        as_document(gold_tasks), table(rows, ("TASK", "RANKS (1 IS BEST)", "FROM", "PROMPT")) if rows else none
+    )
 
 
 def remove(arguments: argparse.Namespace, context: Context) -> Outcome:
@@ -83,11 +85,11 @@ def remove(arguments: argparse.Namespace, context: Context) -> Outcome:
 def show_pauses(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
     with context.store.read() as tx:
-        found = list_pauses(tx, project.id)
+        paused = list_pauses(tx, project.id)
     rows = [(each.annotator, each.reason, _figures(each), _when(each.created_at), _when(each.lifted_at), each.note)
-            for each in found]  # fmt: skip
+            for each in paused]  # fmt: skip
     header = ("ANNOTATOR", "REASON", "FIGURES", "SINCE", "LIFTED", "NOTE")
-    return Outcome(as_document(found), table(rows, header) if rows else ["nobody is or was paused"])
+    return Outcome(as_document(paused), table(rows, header) if rows else ["nobody is or was paused"])
 
 
 def lift(arguments: argparse.Namespace, context: Context) -> Outcome:

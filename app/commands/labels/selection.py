@@ -89,15 +89,15 @@ def _score(context: Context, project: Project, reward_run: str) -> Outcome | Non
     )
 
 
-def _lines(found: SelectionReport) -> list[str]:
+def _lines(report: SelectionReport) -> list[str]:
     rows = [
         (arm.name, arm.n_tasks, arm.n_ranked, arm.n_prompts, _share(arm.accuracy), _interval(arm.interval),
          None if arm.mean_margin is None else f"{arm.mean_margin:.3g}", _share(arm.tie_share), _share(arm.skip_share),
          None if arm.seconds is None else f"{arm.seconds:.0f}")
-        for arm in found.arms
+        for arm in report.arms
     ]  # fmt: skip
     header = ("ARM", "TASKS", "RANKED", "PROMPTS", "MODEL RIGHT", "95 %", "MARGIN", "TIES", "SKIPS", "SECONDS")
-    return [*table(rows, header), "", found.verdict]
+    return [*table(rows, header), "", report.verdict]
 
 
 def _share(value: float | None) -> str | None:

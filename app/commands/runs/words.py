@@ -227,11 +227,12 @@ def _of_each_seed(config: Any, arguments: argparse.Namespace, context: Context) 
 def _dry_run(config: Any, snapshot_id: str, context: Context) -> Outcome:
     with ProgressLine("counting") as progress:
         progress.update(0, None, "steps", "encoding the snapshot")
-        found = count_reward_data(context.store, context.home, config, snapshot_id)
-    model = f"{found.base_model['name']} ({found.base_model['revision']})"
-    lines = [f"a reward run on snapshot {snapshot_id} with {model}, max_length {found.max_length}, would have:"]
+        counted_data = count_reward_data(context.store, context.home, config, snapshot_id)
+    model = f"{counted_data.base_model['name']} ({counted_data.base_model['revision']})"
+    lines = [f"a reward run on snapshot {snapshot_id} with {model}, max_length {counted_data.max_length}, would have:"]
     return Outcome(
-        {"dry_run": True, "snapshot_id": snapshot_id, **as_document(found)}, [*lines, *counted(found.counts)]
+        {"dry_run": True, "snapshot_id": snapshot_id, **as_document(counted_data)},
+        [*lines, *counted(counted_data.counts)],
     )
 
 
@@ -254,10 +255,10 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
         )
     if out is not None:
         _copy(scores, out)
-    place = str(out or scores)
+    written_to = str(out or scores)
     return Outcome(
-        outcome.document | report | {"file": place},
-        [f"the scores are in {place}", *named(outcome.document["result"])],
+        outcome.document | report | {"file": written_to},
+        [f"the scores are in {written_to}", *named(outcome.document["result"])],
     )
 
 

@@ -17,17 +17,17 @@ from training.launch.find import best_policies, reward_models, trained_models
 
 def model_suggestions(tx: Tx, project_id: str) -> dict[str, str]:
     """Models that can write: value -> label. Anything else may be typed."""
-    found = {DEMO_MODEL: "demo: SmolLM2 135M Instruct"}
+    labels = {DEMO_MODEL: "demo: SmolLM2 135M Instruct"}
     best = {run.id: (run, iteration) for run, iteration in best_policies(tx, project_id)}
     for run in trained_models(tx, project_id):
-        found[f"run:{run.id}"] = f"{run_name(run)}, {_when(tx, run)}"
+        labels[f"run:{run.id}"] = f"{run_name(run)}, {_when(tx, run)}"
         if run.id in best:
-            found |= _best_label(tx, *best.pop(run.id))
+            labels |= _best_label(tx, *best.pop(run.id))
     for run, iteration in best.values():  # of runs that were stopped
-        found |= _best_label(tx, run, iteration)
+        labels |= _best_label(tx, run, iteration)
     for model, n_responses in models_of_project(tx, project_id):
-        found.setdefault(model, f"{model} ({n_responses:,} responses here)")
-    return found
+        labels.setdefault(model, f"{model} ({n_responses:,} responses here)")
+    return labels
 
 
 def model_name(tx: Tx, value: str) -> str:

@@ -38,15 +38,15 @@ def count_now(key: str, values: dict[str, Any], snapshot_id: str) -> None:
 
 def show_counts(key: str, snapshot_id: str) -> None:
     """What was counted last, if it was of this snapshot."""
-    counted_of, found = st.session_state.get(key, ("", None))
-    if found is None or counted_of != snapshot_id:
+    counted_of, counted = st.session_state.get(key, ("", None))
+    if counted is None or counted_of != snapshot_id:
         return
     with st.container(border=True, key=f"{key}.counts"):
-        st.text(summary(found))
+        st.text(summary(counted))
         table = pd.DataFrame(
             {
-                "count": list(found.counts.values()),
-                "what": [WORDS.get(each, field_label(each)) for each in found.counts],
+                "count": list(counted.counts.values()),
+                "what": [WORDS.get(each, field_label(each)) for each in counted.counts],
             }
         )
         st.dataframe(
@@ -58,8 +58,8 @@ def show_counts(key: str, snapshot_id: str) -> None:
         )
 
 
-def summary(found: Counted) -> str:
+def summary(counted: Counted) -> str:
     """With what was counted, and whether anything is lost."""
-    lost = {name for name, number in found.counts.items() if number} - {"train", "held_out", "prompts_with_facts"}
+    lost = {name for name, number in counted.counts.items() if number} - {"train", "held_out", "prompts_with_facts"}
     end = "some of it is cut or left out" if lost else "nothing is cut or left out"
-    return f"With {found.base_model['name']} and at most {found.max_length:,} tokens, {end}."
+    return f"With {counted.base_model['name']} and at most {counted.max_length:,} tokens, {end}."

@@ -196,11 +196,11 @@ def show_report(report: ImportReport) -> None:
 
 def _show_fields(report: ImportReport) -> None:
     """What each field of the file is used for."""
-    if not (found := report.fields.as_rows()):
+    if not (rows := report.fields.as_rows()):
         return
     st.caption("What becomes of each field, with the rows that have something there")
     st.dataframe(
-        pd.DataFrame(found),
+        pd.DataFrame(rows),
         hide_index=True,
         key=f"{KEY}.fields.{report.dry_run}",
         column_config={

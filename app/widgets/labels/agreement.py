@@ -32,20 +32,21 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def agreement_cards(found: Agreement) -> None:
+def agreement_cards(agreement: Agreement) -> None:
     """The four figures of agreement."""
     with st.grid(4, min_column_width=170):
         for name, label, is_share, unit, about in _FIGURES:
-            _card(label, getattr(found, name), is_share, unit, about)
+            _card(label, getattr(agreement, name), is_share, unit, about)
     st.caption(
-        f"{count(found.n_units, 'pair')} of responses in {count(found.n_tasks, 'task')} were compared by two people or "
-        f"more, {count(found.n_annotator_pairs, 'pair')} of annotators in all. Beside them: "
-        f"{count(found.n_unacceptable, 'answer')} that no response is acceptable, {count(found.n_skipped, 'skip')}. "
+        f"{count(agreement.n_units, 'pair')} of responses in {count(agreement.n_tasks, 'task')} were compared by two "
+        f"people or more, {count(agreement.n_annotator_pairs, 'pair')} of annotators in all. Beside them: "
+        f"{count(agreement.n_unacceptable, 'answer')} that no response is acceptable, "
+        f"{count(agreement.n_skipped, 'skip')}. "
         "Intervals are 95 %, from a bootstrap over prompts."
     )
 
 
-def human_mark(project: Project, found: Agreement) -> None:
+def human_mark(project: Project, agreement: Agreement) -> None:
     """What a reward model is measured against, and what the project's reward models reach."""
     about = (
         "How many of the pairs in one person's ranking another person has in the same order, a tie counting half: as a "
@@ -54,9 +55,11 @@ def human_mark(project: Project, found: Agreement) -> None:
     rows = _reward_runs(project)
     left, right = st.columns([1, 3], vertical_alignment="top")
     with left:
-        _card("Human pair accuracy", found.human_accuracy, True, "ranking foretold", about, plural="rankings foretold")
+        _card(
+            "Human pair accuracy", agreement.human_accuracy, True, "ranking foretold", about, plural="rankings foretold"
+        )
     with right:
-        st.caption(mark_words(found.human_accuracy))
+        st.caption(mark_words(agreement.human_accuracy))
         if rows:
             st.dataframe(
                 pd.DataFrame(rows),

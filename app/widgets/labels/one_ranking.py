@@ -72,14 +72,14 @@ def _answer(said: str, skip_reason: str, reason: str, detail: Detail) -> None:
 
 def _responses(task: Task, order: Sequence[int], ranks: tuple[int, ...] | None, detail: Detail, key: str) -> None:
     with st.grid(2, min_column_width=320):
-        for place in order:
-            with st.container(border=True, height="stretch", key=f"{KEY}.response.{key}.{place}"):
-                rank = "" if ranks is None else f": rank {ranks[place]} (1 is best)"
-                rest = ", in the rest that is in no order" if place in detail.unplaced else ""
-                st.text(f"{_letter(place)}{rank}{rest}")
-                if said := said_of(detail, place):
+        for position in order:
+            with st.container(border=True, height="stretch", key=f"{KEY}.response.{key}.{position}"):
+                rank = "" if ranks is None else f": rank {ranks[position]} (1 is best)"
+                rest = ", in the rest that is in no order" if position in detail.unplaced else ""
+                st.text(f"{_letter(position)}{rank}{rest}")
+                if said := said_of(detail, position):
                     st.text(said)
-                st.text(task.responses[place].text)
+                st.text(task.responses[position].text)
 
 
 def _letter(place: int) -> str:

@@ -19,13 +19,13 @@ def pauses_panel(project_id: str) -> None:
     """The pauses of a project: those that hold now, each with its way out, then those that were lifted."""
     who = require(Role.RESEARCHER)  # a dialog runs without its page
     with ShownErrors():
-        found = pauses(store(), project_id)
-        current = [each for each in found if each.lifted_at is None]
+        all_pauses = pauses(store(), project_id)
+        current = [each for each in all_pauses if each.lifted_at is None]
         if not current:
             st.caption("Nobody is paused in this project.")
         for each in current:
             _current(each, who)
-        if lifted := [each for each in found if each.lifted_at is not None]:
+        if lifted := [each for each in all_pauses if each.lifted_at is not None]:
             with st.expander(f"Lifted before: {len(lifted)}"):
                 for each in lifted:
                     st.text(f"{each.annotator}: {why(each)}, {_day(each.created_at)} to {_day(each.lifted_at)}")

@@ -131,10 +131,10 @@ def _asks(project: Project) -> dict[str, Any]:
     }
 
 
-def _task_data(each: Assignment, *, with_draft: bool) -> dict[str, Any]:
-    held = {"lease_token": each.lease_token, "draft": each.draft if with_draft else None}
-    name = item_id(each.task.id, each.slot_id, each.purpose)
-    return _texts(each.task, each.display_order) | held | {"task_id": name}
+def _task_data(assignment: Assignment, *, with_draft: bool) -> dict[str, Any]:
+    held = {"lease_token": assignment.lease_token, "draft": assignment.draft if with_draft else None}
+    name = item_id(assignment.task.id, assignment.slot_id, assignment.purpose)
+    return _texts(assignment.task, assignment.display_order) | held | {"task_id": name}
 
 
 def _texts(task: Task, order: tuple[int, ...]) -> dict[str, Any]:
@@ -148,15 +148,17 @@ def _texts(task: Task, order: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _history_line(each: Answered) -> dict[str, Any]:
-    answer = _answer(each.ranking, each.ranking.display_order or tuple(range(len(each.ranking.ranks or ()))))
+def _history_line(answered: Answered) -> dict[str, Any]:
+    answer = _answer(
+        answered.ranking, answered.ranking.display_order or tuple(range(len(answered.ranking.ranks or ())))
+    )
     shown = ("status", "ranks", "rest", "skip_reason")
     return {name: answer[name] for name in shown} | {
-        "task_id": _item(each.ranking),
-        "prompt": each.prompt,
-        "at": each.ranking.created_at * 1000,
-        "version": each.ranking.version,
-        "is_frozen": each.is_frozen,
+        "task_id": _item(answered.ranking),
+        "prompt": answered.prompt,
+        "at": answered.ranking.created_at * 1000,
+        "version": answered.ranking.version,
+        "is_frozen": answered.is_frozen,
     }
 
 

@@ -159,9 +159,9 @@ def unread_words(ready: Ready) -> str:
     return " ".join([*told, "The frozen model reads them all in a run, as `rankloop features` does."])
 
 
-def _report(found: SelectionReport) -> None:
+def _report(report: SelectionReport) -> None:
     st.header("Did selection beat random?", anchor=False)
-    st.info(found.verdict, icon=":material/balance:")
+    st.info(report.verdict, icon=":material/balance:")
     rows = [
         {
             "arm": arm.name.replace("_", " "),
@@ -175,7 +175,7 @@ def _report(found: SelectionReport) -> None:
             "skips": _rounded(arm.skip_share),
             "seconds": arm.seconds,
         }
-        for arm in found.arms
+        for arm in report.arms
     ]
     st.dataframe(
         pd.DataFrame(rows),

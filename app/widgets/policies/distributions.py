@@ -56,13 +56,13 @@ def gap_words(gaps: list[float]) -> str:
 
 def gain_words(gaps: list[float]) -> str:
     """Whether the mean score has risen since the start, with n and interval."""
-    found = paired(gaps, [0.0] * len(gaps))
-    n = count(found.n, "prompt")
-    if found.told is Told.TOO_FEW:
+    gain = paired(gaps, [0.0] * len(gaps))
+    n = count(gain.n, "prompt")
+    if gain.told is Told.TOO_FEW:
         return f"Whether the mean rose can't be told: {n}, and {LEAST_PROMPTS} are needed."
-    reach = f"{number(found.value)} ({number(found.low)} to {number(found.high)}, 95 %, {n})"
+    reach = f"{number(gain.value)} ({number(gain.low)} to {number(gain.high)}, 95 %, {n})"
     said = {Told.MORE: "The mean rose by", Told.LESS: "The mean fell, by"}
-    return f"{said.get(found.told, 'Whether the mean rose can not be told:')} {reach}."
+    return f"{said.get(gain.told, 'Whether the mean rose can not be told:')} {reach}."
 
 
 def scores_chart(frame: pd.DataFrame) -> Any:

@@ -88,13 +88,13 @@ def _draw(run_id: str, others: tuple[str, ...]) -> None:
         run = get_run(tx, run_id)
         runs = [run, *(get_run(tx, each) for each in others)]
         points = {label(each): metrics_of(tx, each.id, names=names) for each in runs}
-        found = baselines_of(list_runs(tx, project_id=run.project_id, kinds=(RunKind.BASELINES,)), run)
+        baselines = baselines_of(list_runs(tx, project_id=run.project_id, kinds=(RunKind.BASELINES,)), run)
     frame = frames_of(points)
     if frame.empty:
         st.caption("Points appear here with the first iteration or evaluation.")
         return
     drawn = thinned(frame)
-    chart = frontier_chart(drawn, best_of_frame(found.result if found else None))
+    chart = frontier_chart(drawn, best_of_frame(baselines.result if baselines else None))
     alt = "Mean score over the root of the KL to the reference"
     st.altair_chart(chart, key=f"{KEY}.chart.{run_id}", alt=alt)
     whole = count(len(frame), "point") if len(drawn) == len(frame) else f"{len(drawn):,} of {len(frame):,} points"

@@ -125,10 +125,10 @@ def _in_full(row: dict[str, Any]) -> None:
     with st.container(border=True):
         st.caption(TEXTS["prompt"])
         st.text(row["prompt"])
-        for place, name, score in zip(
+        for column, name, score in zip(
             st.columns(2), ("sft_response", "policy_response"), ("sft_score", "policy_score"), strict=True
         ):
-            with place:
+            with column:
                 st.caption(TEXTS[name])
                 st.text("not recorded" if row[name] is None else row[name])
                 st.text(f"Score: {number(row[score])}")

@@ -76,13 +76,13 @@ def token_inspector(run: Run) -> None:
         start = start_scores(folder) if side == HELD_OUT else {}
         with st.expander("How they are spread", icon=":material/bar_chart:", key=f"{key}.spread.{side}"):
             show_distributions(rows, start, f"{key}.spread.{side}")
-        place = choose_response(rows, start, f"{key}.list.{side}")
-        if place is None:
+        index = choose_response(rows, start, f"{key}.list.{side}")
+        if index is None:
             return
         if side == HELD_OUT:
-            _held_out(run, iteration, rows, place, f"{key}.held_out")
+            _held_out(run, iteration, rows, index, f"{key}.held_out")
         else:
-            _draw(rows, [(f"Response {place + 1}", rows[place], None)], f"{key}.view", rows[place])
+            _draw(rows, [(f"Response {index + 1}", rows[index], None)], f"{key}.view", rows[index])
 
 
 def _choose_iteration(iterations: list[int], key: str) -> int:
@@ -135,13 +135,13 @@ def measured(row: dict[str, Any]) -> dict[str, list[float]]:
 
     Beside what is recorded, what follows from it: the log-ratio to the reference, k3 and the probabilities.
     """
-    found = {name: [float(value) for value in row[name]] for name in TOKEN_COLUMNS}
-    found["ratio"] = [math.log(max(value, 1e-30)) for value in found["ratio"]]
-    found["log_ratio"] = [own - ref for own, ref in zip(found["logprob"], found["ref_logprob"], strict=True)]
-    found["k3"] = [k3(-value) for value in found["log_ratio"]]
+    columns = {name: [float(value) for value in row[name]] for name in TOKEN_COLUMNS}
+    columns["ratio"] = [math.log(max(value, 1e-30)) for value in columns["ratio"]]
+    columns["log_ratio"] = [own - ref for own, ref in zip(columns["logprob"], columns["ref_logprob"], strict=True)]
+    columns["k3"] = [k3(-value) for value in columns["log_ratio"]]
     for name, of in (("probability", "logprob"), ("ref_probability", "ref_logprob")):
-        found[name] = [math.exp(min(value, 0.0)) for value in found[of]]
-    return found
+        columns[name] = [math.exp(min(value, 0.0)) for value in columns[of]]
+    return columns
 
 
 def scale_limits(rows: Rows) -> dict[str, float]:
@@ -185,21 +185,21 @@ def _of_other_runs(run: Run, iteration: int, prompt_key: str, key: str) -> Panel
     or the nearest one that they have recorded."""
     with store().read() as tx:
         runs = list_runs(tx, project_id=run.project_id, kinds=(RunKind.PPO,), limit=MAX_RUNS) if run.project_id else []
-    others = {each.id: each for each in runs if each.id != run.id and _evaluations(each)}
+    others = {other.id: other for other in runs if other.id != run.id and _evaluations(other)}
     if not others:
         return []
     chosen = st.multiselect(
-        "Other runs beside it", list(others), format_func=lambda each: choice_label(others[each]),
+        "Other runs beside it", list(others), format_func=lambda run_id: choice_label(others[run_id]),
         max_selections=MAX_BESIDE, placeholder=f"Up to {MAX_BESIDE} PPO runs of this project", key=f"{key}.runs",
     )  # fmt: skip
     panels: Panels = []
-    for each in chosen:
-        nearest = min(_evaluations(others[each]), key=lambda there: abs(there - iteration))
-        answer = _answer(home().run_folder(each), nearest, prompt_key)
+    for run_id in chosen:
+        nearest = min(_evaluations(others[run_id]), key=lambda there: abs(there - iteration))
+        answer = _answer(home().run_folder(run_id), nearest, prompt_key)
         if answer is None:
-            st.caption(f"{run_name(others[each])} has not recorded an answer to this prompt.")
+            st.caption(f"{run_name(others[run_id])} has not recorded an answer to this prompt.")
         else:
-            panels.append((f"{run_name(others[each])} after iteration {nearest}", answer, None))
+            panels.append((f"{run_name(others[run_id])} after iteration {nearest}", answer, None))
     return panels
 
 
@@ -211,10 +211,10 @@ def changes_frame(folder: Path, iterations: list[int], prompt_key: str) -> pd.Da
     """One row for each recorded iteration (at most MAX_CHANGES, evenly spread), with only the columns it needs read."""
     step = max(1, -(-len(iterations) // MAX_CHANGES))
     kept = sorted({*iterations[::step], iterations[-1]})
-    found = [
+    rows = [
         (iteration, row["response"], row["score"], row["kl"], row["ended"])
         for iteration in kept
         for row in read_rollout(folder, HELD_OUT, iteration, BRIEF)
         if row["prompt_key"] == prompt_key
     ]
-    return pd.DataFrame(found, columns=["iteration", "response", "score", "KL", "ended"]).round(3)
+    return pd.DataFrame(rows, columns=["iteration", "response", "score", "KL", "ended"]).round(3)

@@ -46,11 +46,11 @@ def _panel(project: Project) -> None:
             _read_them(project, told)
 
 
-def _share(place: Any, label: str, figure: dict[str, Any] | None) -> None:
+def _share(column: Any, label: str, figure: dict[str, Any] | None) -> None:
     """A share as a number, and its interval below."""
     value, _, reach = share_words(figure or {"value": None}).partition(" (")
-    place.metric(label, value)
-    place.caption(reach.removesuffix(")") or "one prompt")
+    column.metric(label, value)
+    column.caption(reach.removesuffix(")") or "one prompt")
 
 
 @st.cache_resource(ttl=60, max_entries=50, show_spinner=False)

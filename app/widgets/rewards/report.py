@@ -111,29 +111,29 @@ def _in_words(rows: dict[str, dict[str, Any]]) -> str:
     return "; ".join(f"{name}: {share_words(figure)}" for name, figure in rows.items())
 
 
-def _calibration(found: dict[str, Any]) -> None:
+def _calibration(calibration: dict[str, Any]) -> None:
     st.header("Calibration", anchor=False)
     st.altair_chart(
-        reliability_chart(found["bins"]), alt="How often the preferred response won, by how sure the model is"
+        reliability_chart(calibration["bins"]), alt="How often the preferred response won, by how sure the model is"
     )
     st.caption(
-        f"Calibration error {found['error']:.3f}. {sureness_words(found)} With its scores divided by that, the error "
-        f"is {found['error_at_temperature']:.3f}."
+        f"Calibration error {calibration['error']:.3f}. {sureness_words(calibration)} With its scores divided by that, "
+        f"the error is {calibration['error_at_temperature']:.3f}."
     )
 
 
-def sureness_words(found: dict[str, Any]) -> str:
+def sureness_words(calibration: dict[str, Any]) -> str:
     """Whether the model is too sure, with the interval of the fitted temperature and its n."""
-    said = f"Fitted temperature {found['temperature']:.2f}"
-    if "told" not in found:
+    said = f"Fitted temperature {calibration['temperature']:.2f}"
+    if "told" not in calibration:
         return f"{said}, with an interval that is not known: the report is of an older release."
-    n = f"{count(found['n'], 'pair')} of {count(found['prompts'], 'prompt')}"
-    if found["told"] == Told.TOO_FEW:
+    n = f"{count(calibration['n'], 'pair')} of {count(calibration['prompts'], 'prompt')}"
+    if calibration["told"] == Told.TOO_FEW:
         return f"{said}: whether the model is too sure can't be told of {n}."
-    said += f" ({found['temperature_low']:.2f} to {found['temperature_high']:.2f}, {n})"
+    said += f" ({calibration['temperature_low']:.2f} to {calibration['temperature_high']:.2f}, {n})"
     words = {Told.MORE: "the model is too sure", Told.LESS: "the model is not sure enough"}
     unclear = "whether the model is too sure, or not sure enough, can't be told"
-    return f"{said}: {words.get(Told(found['told']), unclear)}."
+    return f"{said}: {words.get(Told(calibration['told']), unclear)}."
 
 
 def _scores(model: dict[str, Any]) -> None:

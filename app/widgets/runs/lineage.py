@@ -23,18 +23,18 @@ KEY = "lineage"
 def show_lineage(run: Run) -> None:
     """Everything that went into a run: runs and snapshots as links, then people, rankings and prompts."""
     with store().read() as tx:
-        found = ancestors(tx, run.id)
+        line = ancestors(tx, run.id)
     st.caption("What this run was made of, the nearest first. Each opens its own page.")
     with st.container(horizontal=True):
-        for each in found.runs[1:]:
-            name = f"{run_name(each)}, best" if each.id in found.by_best else run_name(each)
-            if st.button(name, icon=":material/arrow_back:", key=f"{KEY}.run.{each.id}"):
-                go_to("runs", run=each.id)
-        for each_id in found.snapshot_ids:
+        for ancestor in line.runs[1:]:
+            name = f"{run_name(ancestor)}, best" if ancestor.id in line.by_best else run_name(ancestor)
+            if st.button(name, icon=":material/arrow_back:", key=f"{KEY}.run.{ancestor.id}"):
+                go_to("runs", run=ancestor.id)
+        for each_id in line.snapshot_ids:
             name = f"Snapshot {short_id(each_id)}"
             if st.button(name, icon=":material/inventory_2:", key=f"{KEY}.snapshot.{each_id}"):
                 go_to("snapshots", snapshot=each_id)
-    for snapshot_id in found.snapshot_ids:
+    for snapshot_id in line.snapshot_ids:
         with ShownErrors():
             _snapshot(snapshot_id)
 
@@ -91,12 +91,12 @@ def show_made_from_snapshot(project_id: str, snapshot_id: str) -> None:
 def show_made_from_prompt(project_id: str, prompt_id: str) -> None:
     """The other direction for a prompt: the snapshots that hold a ranking of it; each leads on to its runs."""
     with store().read() as tx:
-        found = snapshots_with(tx, home(), project_id, prompt_id)
-    if not found:
+        snapshot_ids = snapshots_with(tx, home(), project_id, prompt_id)
+    if not snapshot_ids:
         return
     st.caption("Its rankings are in")
     with st.container(horizontal=True):
-        for each in found[:20]:
-            label = plain(f"Snapshot {short_id(each)}")
-            if st.button(label, icon=":material/inventory_2:", key=f"{KEY}.holds.{each}"):
-                go_to("snapshots", snapshot=each)
+        for snapshot_id in snapshot_ids[:20]:
+            label = plain(f"Snapshot {short_id(snapshot_id)}")
+            if st.button(label, icon=":material/inventory_2:", key=f"{KEY}.holds.{snapshot_id}"):
+                go_to("snapshots", snapshot=snapshot_id)
