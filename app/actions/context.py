@@ -21,23 +21,23 @@ PROJECT_KEY = "context.project_id"
 
 
 @st.cache_resource
-def _open(url: str) -> Store:
+def opened_store(url: str) -> Store:
     return open_store(url, migrate=False)
 
 
 @st.cache_resource
-def _home(root: str | None) -> Home:
+def opened_home(root: str | None) -> Home:
     return open_home(root)
 
 
 def home() -> Home:
     """The home folder of this server."""
-    return _home(os.environ.get(HOME_VARIABLE))
+    return opened_home(os.environ.get(HOME_VARIABLE))
 
 
 def store() -> Store:
     """The store of this server: one for all sessions."""
-    return _open(os.environ.get(STORE_VARIABLE) or home().store_url)
+    return opened_store(os.environ.get(STORE_VARIABLE) or home().store_url)
 
 
 def person() -> Person:

@@ -30,7 +30,7 @@ PACKAGES = (
 MIN_PYTHON = (3, 11)
 LOW_DISK_BYTES = 5 * 10**9
 CHILD_TIMEOUT_S = 120.0
-_ASK_TORCH = """
+ASK_TORCH = """
 import json
 import torch
 from data.files.paths import open_home
@@ -139,7 +139,7 @@ def _torch(home: Home | None) -> Iterator[Finding]:
         environment[HOME_VARIABLE] = str(home.root)
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-c", _ASK_TORCH],
+            [sys.executable, "-P", "-c", ASK_TORCH],
             env=environment, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False,
         )  # fmt: skip
         facts = json.loads(child.stdout.splitlines()[-1])

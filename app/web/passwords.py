@@ -57,6 +57,11 @@ class Brake:
         recent = self._recent(key)
         return recent[0] + WINDOW_S - self._clock() if len(recent) >= self._max else 0.0
 
+    @property
+    def n_keys(self) -> int:
+        """Of how many names or addresses failures are remembered."""
+        return len(self._failures)
+
     def failed(self, key: str) -> None:
         if len(self._failures) >= _MAX_KEYS:
             self._failures = {each: times for each, times in self._failures.items() if self._recent(each)}

@@ -29,7 +29,7 @@ def upgrade(store: Store, target: str = "head") -> None:
 
     Raises StoreTooNew if it has seen one that this program does not know.
     """
-    script = ScriptDirectory.from_config(_alembic_config())
+    script = ScriptDirectory.from_config(alembic_config())
     with _connect(store) as connection:
         _check_encoding(connection)
         current = MigrationContext.configure(connection).get_current_revision()
@@ -63,7 +63,7 @@ def _migrate(connection: sa.Connection, target: str) -> None:
             if not is_sqlite:
                 connection.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK_NUMBER})")
             before = _row_counts(connection)
-            config = _alembic_config()
+            config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, target)
             _check(connection, before)
@@ -122,7 +122,7 @@ def _connect(store: Store) -> Iterator[sa.Connection]:
         raise StoreUnavailable(f"{store.file} is not a SQLite file; move it away or name another store") from error
 
 
-def _alembic_config() -> Config:
+def alembic_config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

@@ -69,7 +69,7 @@ from labeling.snapshot.tables import pair_batches
 
 OnOther = Callable[[dict[str, Any]], None]
 SCHEMA_VERSION = 2
-_TASKS_AT_ONCE = 500
+TASKS_AT_ONCE = 500
 _MERGE_NOTES = {
     Merge.EACH.value: "each ranking is a group; n_agree of n_annotators says how many ranked the pair the same way",
     Merge.SOFT.value: "one group per task; probability: the share of annotators for a pair's direction, a tie half; "
@@ -248,7 +248,7 @@ def iter_groups(
     splits = split_prompts(known, totals.keys(), eval_share=config.eval_share, seed=config.seed)
     gold = {} if on_other is None else gold_of_project(tx, project_id)
     judged_tasks = _judged_tasks(tx, project_id, config, weight_of)
-    while batch := list(itertools.islice(judged_tasks, _TASKS_AT_ONCE)):
+    while batch := list(itertools.islice(judged_tasks, TASKS_AT_ONCE)):
         needed = [each.task_id for each in batch if each.parts or (each.aside and on_other is not None)]
         tasks = {each.id: each for each in get_tasks(tx, needed)}
         for judged in batch:

@@ -23,7 +23,7 @@ KWISE_NAMES = (
     "duration_ms",
 )  # fmt: skip
 ANSWER_NAMES = (*KWISE_NAMES, "annotator", "display_order")
-_MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
+MAX_BYTES = 32 * 2**20  # of one batch of pairs: texts stand in it once for each pair
 
 
 def pair_batches(groups: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -34,7 +34,7 @@ def pair_batches(groups: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     ranks = [tuple(each) for each in groups["ranks"].to_pylist()]
     probabilities = groups["probabilities"].to_pylist()
     widest = max(map(len, ranks), default=0)
-    if groups.num_rows > 1 and groups.nbytes * widest > _MAX_BYTES:
+    if groups.num_rows > 1 and groups.nbytes * widest > MAX_BYTES:
         half = groups.num_rows // 2
         yield from pair_batches(groups.slice(0, half))
         yield from pair_batches(groups.slice(half))

@@ -27,7 +27,7 @@ from labeling.judgement.pair_agreement import PairAgreement, agreement_with_gold
 from labeling.work.alarms import AnnotatorAlarm, alarms_of
 
 _MINUTE_S = 60.0
-_AT_ONCE = 500
+AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def busiest_minute(times: list[float]) -> int:
 def _answers(tx: Tx, project_id: str) -> Iterator[tuple[Ranking, Task]]:
     """All current answers with their tasks, some hundreds at a time."""
     found = (ranking for ranking, _ in current_rankings(tx, project_id, with_gold=True))
-    while lot := list(islice(found, _AT_ONCE)):
+    while lot := list(islice(found, AT_ONCE)):
         tasks = {task.id: task for task in get_tasks(tx, list({ranking.task_id for ranking in lot}))}
         for ranking in lot:
             yield ranking, tasks[ranking.task_id]

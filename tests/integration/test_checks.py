@@ -38,7 +38,7 @@ def table(store: Store, project: Project) -> dict[str, AnnotatorRow]:
 
 
 def test_answers_are_counted_by_kind_and_person(store: Store, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_AT_ONCE", 2)  # several lots
+    monkeypatch.setattr(checks, "AT_ONCE", 2)  # several lots
     project = make.make_project(store, overlap=2)
     ann, bob = make.make_person(store, name="Ann"), make.make_person(store, name="Bob")
     for _ in range(5):

@@ -27,7 +27,7 @@ def cli(home: Home, capsys: pytest.CaptureFixture[str]) -> Cli:
 @pytest.fixture
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the seconds that the child process needs to import torch."""
-    monkeypatch.setattr(doctor, "_ASK_TORCH", 'print("""{"torch": "9.9", "threads": 1, "gpus": [], "mps": false, '
+    monkeypatch.setattr(doctor, "ASK_TORCH", 'print("""{"torch": "9.9", "threads": 1, "gpus": [], "mps": false, '
                         '"demo_model": null}""")')  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_the_doctor_keeps_this_process_free_of_torch(cli: Cli) -> None:
 def test_the_doctor_reports_an_old_sqlite_and_a_missing_torch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     old = SimpleNamespace(sqlite_version="3.40.1", sqlite_version_info=(3, 40, 1), __name__="sqlite3")
     monkeypatch.setattr(doctor, "sqlite_module", lambda: old)
-    monkeypatch.setattr(doctor, "_ASK_TORCH", "import torch_is_not_here")
+    monkeypatch.setattr(doctor, "ASK_TORCH", "import torch_is_not_here")
     monkeypatch.setattr(doctor, "PACKAGES", ("streamlit", "rankloop-is-not-there"))
     monkeypatch.setattr(doctor, "LOW_DISK_BYTES", 10**18)
     said = cli("doctor")

@@ -134,7 +134,7 @@ def every_word(store: Store, home: Home, tmp_path: Path) -> list[list[str]]:
 def test_json_is_one_document_and_nothing_else(
     cli: Cli, sqlite_store: Store, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_ASK_TORCH", "")
+    monkeypatch.setattr(doctor, "ASK_TORCH", "")
     failing = {"ppo": 2, "score": 2, "doctor": 1}
     for words in every_word(sqlite_store, home, tmp_path):
         said = cli(*words, "--json")

@@ -279,7 +279,7 @@ def test_the_saved_configuration_is_taken_whole(option: str, rig: Rig, monkeypat
 
 def test_what_is_not_adapted_is_said(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """PEFT's own choice for gpt-oss: attention alone."""
-    monkeypatch.setattr(training.lm.adapters, "_left_out", lambda *_: [])
+    monkeypatch.setattr(training.lm.adapters, "without_adapter", lambda *_: [])
     plain = tiny_language_model(0, "gpt_oss")
     inner = 2 * 4 * (32 * 128 + 64 * 32 + 32)  # layers, experts, and the matrices of each with its row of the router
     total = sum(each.numel() for each in plain.parameters())

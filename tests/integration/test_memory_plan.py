@@ -302,5 +302,5 @@ def test_the_peak_of_this_process_starts_again() -> None:
 
 
 def test_the_peak_is_not_known_where_it_can_not_be_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("training.lm.machine_memory._SELF", tmp_path / "nothing")
+    monkeypatch.setattr("training.lm.machine_memory.PROC_SELF", tmp_path / "nothing")
     assert not reset_peak(CPU) and peak_in_use(CPU) is None

@@ -66,7 +66,7 @@ def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         config = Config()
         config.set_main_option("script_location", str(folder))
         config.set_main_option("path_separator", "os")
-        monkeypatch.setattr(data.store.migrate, "_alembic_config", lambda: config)
+        monkeypatch.setattr(data.store.migrate, "alembic_config", lambda: config)
 
     return release
 
@@ -356,6 +356,6 @@ def test_the_migrations_are_found_where_the_package_lies(monkeypatch: pytest.Mon
     """A folder whose name has a percent sign or a space is read as it is."""
     odd = Path("/some/100%/fo lder/migrate.py")
     monkeypatch.setattr(data.store.migrate, "__file__", str(odd))
-    config = data.store.migrate._alembic_config()
+    config = data.store.migrate.alembic_config()
     assert config.get_main_option("script_location") == str(odd.with_name("migrations"))
     assert "alembic" in sys.modules

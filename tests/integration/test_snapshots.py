@@ -398,7 +398,7 @@ def test_imported_rankings_are_frozen_like_any_other(store: Store, home: Home) -
 
 
 def test_many_rankings_come_in_lots_and_all_of_them(store: Store, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labeling.snapshot.freeze, "_TASKS_AT_ONCE", 3)
+    monkeypatch.setattr(labeling.snapshot.freeze, "TASKS_AT_ONCE", 3)
     monkeypatch.setattr("data.files.snapshots.ROWS_PER_CHUNK", 2)
     monkeypatch.setattr("data.files.snapshots.ROWS_PER_GROUP", 4)
     project = make.make_ranked_project(store, n_prompts=10, k=4)

@@ -98,7 +98,7 @@ def of_sampling(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, li
 
 def of_training(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
     def train(rig: Rig, name: str, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
-        found = record(patch, "training.methods.finetune._reported", ids_of_rows)
+        found = record(patch, "training.methods.finetune.reported", ids_of_rows)
         words = {"model": model_of(rig, name), "epochs": 1, "batch_size": 4, "micro_batch_size": 4}
         return rig.here(rig.queue(kind, snapshot=rig.small_snapshot, **words)), found
 
@@ -235,7 +235,7 @@ def of_finetuning(kind: RunKind) -> Callable[..., tuple[Run, list[list[int]]]]:
     def train(rig: Rig, snapshot: Snapshot, patch: pytest.MonkeyPatch) -> tuple[Run, list[list[int]]]:
         names = ("input_ids", "prompt_ids")
         found = record(
-            patch, "training.methods.finetune._reported", lambda rows: [r[n] for r in rows for n in names if n in r]
+            patch, "training.methods.finetune.reported", lambda rows: [r[n] for r in rows for n in names if n in r]
         )
         words = {"model": model_of(rig, "llama3"), "epochs": 1, "batch_size": 16, "micro_batch_size": 16}
         return rig.here(rig.queue(kind, snapshot=snapshot, **words)), found

@@ -72,7 +72,7 @@ def served(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(HOME_VARIABLE, str(above / "served"))
     monkeypatch.setenv(ROOTS_VARIABLE, str(above / "root"))
     yield above
-    context._home.clear()
+    context.opened_home.clear()
 
 
 @pytest.fixture

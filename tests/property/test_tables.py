@@ -105,7 +105,7 @@ def test_a_slice_of_a_batch_gives_its_own_pairs_only(groups: list[Row], start: i
 
 def test_long_texts_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [_group(number, ["x" * 1000, "y" * 1000, "z"]) for number in range(8)]
-    monkeypatch.setattr(labeling.snapshot.tables, "_MAX_BYTES", 20_000)
+    monkeypatch.setattr(labeling.snapshot.tables, "MAX_BYTES", 20_000)
     batches = list(pair_batches(batch_of(groups)))
     assert len(batches) > 1
     assert [row for pairs in batches for row in pairs.to_pylist()] == pairs_by_hand(groups)

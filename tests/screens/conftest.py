@@ -36,7 +36,7 @@ def open_app(sqlite_store: Store, home: Home, monkeypatch: pytest.MonkeyPatch) -
         return app
 
     yield open_page
-    context._open(sqlite_store.url).close()
+    context.opened_store(sqlite_store.url).close()
     st.cache_resource.clear()
 
 

@@ -113,8 +113,8 @@ def panels(seen: list[Any]) -> list[tuple[str, list[str]]]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the component was given, draw by draw."""
     seen: list[Any] = []
-    original = inspector._mount
-    monkeypatch.setattr(inspector, "_mount", lambda **words: seen.append(words["data"]) or original(**words))
+    original = inspector.mount
+    monkeypatch.setattr(inspector, "mount", lambda **words: seen.append(words["data"]) or original(**words))
     return seen
 
 

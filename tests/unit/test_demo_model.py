@@ -55,7 +55,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
             (target / "config.json").write_text("{}")
 
         monkeypatch.setattr(training.lm.demo_model.subprocess, "run", run)
-        monkeypatch.setattr(training.lm.demo_model, "_convert", convert)
+        monkeypatch.setattr(training.lm.demo_model, "convert", convert)
         monkeypatch.setattr(training.lm.demo_model, "GGUF_SHA256", hashlib.sha256(CONTENT).hexdigest())
         return asked
 

@@ -80,4 +80,4 @@ def test_the_brake_does_not_grow_without_end(clock: Any) -> None:
         brake.failed(f"name {n}")
     clock.advance(WINDOW_S + 1)
     brake.failed("one more")
-    assert len(brake._failures) == 1
+    assert brake.n_keys == 1

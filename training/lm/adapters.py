@@ -51,7 +51,7 @@ class NotAdapted(NamedTuple):
 def adapter_on(model: Any, rank: int, alpha: int, task: TaskType) -> LoraConfig:
     """Adapters for every linear layer but the head, experts included. The model is not changed."""
     options = {"r": rank, "lora_alpha": alpha, "lora_dropout": 0.0, "target_modules": "all-linear", "task_type": task}
-    return LoraConfig(**options, target_parameters=_left_out(model, LoraConfig(**options)) or None)
+    return LoraConfig(**options, target_parameters=without_adapter(model, LoraConfig(**options)) or None)
 
 
 def attach(model: Any, config: LoraConfig, name: str = "default") -> Any:
@@ -153,7 +153,7 @@ def copied_weights(model: Any) -> tuple[int, int]:
     return sum(sizes), max(sizes, default=0)
 
 
-def _left_out(model: Any, plain: LoraConfig) -> list[str]:
+def without_adapter(model: Any, plain: LoraConfig) -> list[str]:
     """What of a model with experts PEFT would put no adapter on: experts, their router, linear layers beside them.
 
     Tried on a copy without data. Names are those within a layer.

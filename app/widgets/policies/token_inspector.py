@@ -51,7 +51,7 @@ MAX_BESIDE, MAX_RUNS = 3, 200
 Rows = list[dict[str, Any]]
 Panels = list[tuple[str, dict[str, Any], str | None]]  # title, response, the measure that it keeps to
 
-_mount = register(
+mount = register(
     "tokens", "tokens.js", "tokens.css", '<div class="measures"></div><div class="panels"></div><p class="facts"></p>'
 )
 
@@ -110,7 +110,7 @@ def _draw(rows: Rows, panels: Panels, key: str, row: dict[str, Any]) -> None:
             for title, each, _ in panels
             for side, measure in (("policy", "logprob"), ("reference", "ref_logprob"))
         ]
-    _mount(key=key, data=component_data(rows, panels))
+    mount(key=key, data=component_data(rows, panels))
 
 
 def component_data(rows: Rows, panels: Panels) -> dict[str, Any]:
