@@ -50,7 +50,7 @@ def _one(ranking_id: str) -> None:
         if later is not None:
             st.caption("The annotator has replaced this version; snapshots made since then use the later one.")
             if st.button("Open the later one", icon=":material/update:", type="tertiary", key=f"{KEY}.later.{later}"):
-                go_to(KEY, id=later)
+                go_to("one_ranking", id=later)
     if st.button(
         "Open its prompt", icon=":material/open_in_new:", type="tertiary", key=f"{KEY}.to_prompt.{ranking_id}"
     ):
