@@ -221,6 +221,7 @@ def test_a_full_disk_leaves_what_was_there(reporter: Reporter, monkeypatch: pyte
     assert_equal(newest_checkpoint(reporter), state_of(1))
 
 
+@pytest.mark.slow
 def test_killed_at_every_file_event_a_sound_checkpoint_is_left(reporter: Reporter, tmp_path: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "chaos"))
     try:

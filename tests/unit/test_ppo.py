@@ -37,7 +37,7 @@ from training.ppo.token_rows import Credit
 from training.ppo.unfinished import Unfinished
 from training.ppo.update import RATIO_DEVIATION, Metrics, Seams, backward_ptx, step, update_minibatch
 
-pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"prompts_per_iteration": 6, "max_new_tokens": 9, "max_grad_norm": 1e6, "learning_rate": 1e-3}
 Weights = dict[str, Tensor]
 

@@ -24,6 +24,7 @@ from training.lm.scorer import Scorer
 from training.ppo.roles import Policy, ScoredRow, SeparateRewardModel, SharedRewardModel, Trunk, ended_text
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.float64,
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning"),
 ]

@@ -19,7 +19,7 @@ from training.lm.encoding import pack
 from training.lm.scorer import Scorer
 from training.ppo.rollout import Rollout, micro_batches, sample_rollout
 
-pytestmark = [pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"responses_per_prompt": 3, "max_new_tokens": 12}
 
 

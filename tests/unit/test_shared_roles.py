@@ -22,6 +22,7 @@ from training.ppo.rollout import micro_batches
 from training.ppo.sharing import check_shared_roles
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.float64,
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out:UserWarning"),
 ]
