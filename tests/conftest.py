@@ -7,6 +7,7 @@ store that goes by that clock; otherwise the store goes by its database's clock,
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import socket
@@ -66,14 +67,42 @@ def _computes(file: Path) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of files that compute are marked `numeric`.
 
-    Where processes share the tests, file by file: the files that learn, which take longest, come first, then those
-    with most tests. So the processes end at about the same time, and browsers do not come all at once."""
+    Where processes share the tests, file by file, the files that take longest come first, so that the processes end at
+    about the same time."""
     for item in items:
         if _computes(item.path):
             item.add_marker("numeric")
     if hasattr(config, "workerinput"):
         n_tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.parent.name != "learning", -n_tests[item.path], str(item.path)))
+        seconds = {path: _seconds(path, n) for path, n in n_tests.items()}
+        items.sort(key=lambda item: (-seconds[item.path], str(item.path)))
+
+
+# What a test takes on the mean, by folder; and files of few tests that take long. Seconds, on two cores.
+_OF_A_TEST = {"learning": 15.0, "browser": 3.5, "integration": 1.5, "screens": 1.0}
+_OF_A_FILE = {
+    "test_accelerate_launch": 80, "test_adjudication": 25, "test_annotator_checks": 50, "test_blind_comparison": 25,
+    "test_cli_selection": 35, "test_finetune_runs": 120, "test_frontier": 25, "test_kill_and_resume": 170,
+    "test_pages_at_once": 30, "test_preflight": 100, "test_ranking_journeys": 60, "test_research": 40,
+    "test_reward_processes": 90, "test_reward_run": 160, "test_run_overlay": 20, "test_sign_in": 30,
+    "test_trainer_eval": 90, "test_wheel": 25, "test_whole_loop": 60,
+}  # fmt: skip
+
+
+def _seconds(path: Path, n_tests: int) -> float:
+    return max(_OF_A_FILE.get(path.stem, 0), n_tests * _OF_A_TEST.get(path.parent.name, 0.2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> Iterator[None]:
+    """What is there before a file, such as imported libraries, is left out of garbage collections from then on.
+
+    Trainers collect after each run, and Python by itself ever so often: with a gigabyte of modules to walk through,
+    that took more time than the runs.
+    """
+    gc.collect()
+    gc.freeze()
+    yield
 
 
 class Clock:
