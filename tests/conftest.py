@@ -94,7 +94,7 @@ def _seconds(path: Path, n_tests: int) -> float:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _little_to_collect() -> Iterator[None]:
+def _little_to_collect() -> None:
     """What is there before a file, such as imported libraries, is left out of garbage collections from then on.
 
     Trainers collect after each run, and Python by itself ever so often: with a gigabyte of modules to walk through,
@@ -102,7 +102,6 @@ def _little_to_collect() -> Iterator[None]:
     """
     gc.collect()
     gc.freeze()
-    yield
 
 
 class Clock:
