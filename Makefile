@@ -40,7 +40,7 @@ tests: .venv/installed-dev
 
 # What takes long: more seeds, families and points of a kill than `make test` tries. Its result goes into the page.
 test-long: .venv/installed-dev
-	$(PYTEST) -m long --keep-result docs/long_tests.md
+	$(PYTEST) -m long --keep-result=docs/long_tests.md
 
 # The tests that compute, as other processors would: with other kernels; and with two threads, in one process, for
 # threads that wait for each other in several processes at once take most of the time from them all.

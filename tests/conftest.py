@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """With `--keep-result`, add a row to that page; the process that gathers the results does it, once."""
-    if (page := config.getoption("keep_result")) is not None:
+    if (page := config.getoption("keep_result")) is not None and not hasattr(config, "workerinput"):
         keep_result(page, config.option.markexpr or "all", terminalreporter.stats, time.monotonic() - _BEGAN)
 
 

@@ -1,4 +1,4 @@
-"""Writes what a run of the tests found into a page of docs/: `pytest --keep-result docs/long_tests.md`."""
+"""Writes what a run of the tests found into a page of docs/: `pytest --keep-result=docs/long_tests.md`."""
 
 from __future__ import annotations
 

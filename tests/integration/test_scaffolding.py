@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 
 import factories
 import pytest
+from kept_results import HEAD
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -137,3 +139,18 @@ def test_a_missing_server_is_a_skip_with_a_reason(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(factories, "skip", lambda reason: (_ for _ in ()).throw(LookupError(reason)))
     with pytest.raises(LookupError, match="found neither on PATH"), postgres_server.start_postgres():
         pass
+
+
+def test_the_result_of_long_tests_is_one_row_however_many_processes(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Results\n\n{HEAD}| older |\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses", "2", "-m", "not slow", f"--keep-result={page}",
+               "-p", "no:cacheprovider", "tests/unit/test_intervals.py", "tests/unit/test_progress.py"]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    *_, new, older = page.read_text(encoding="utf-8").splitlines()
+    assert older == "| older |"
+    assert re.fullmatch(
+        r"\| \d{4}-\d\d-\d\d \| \S+( with changes)? \| `not slow` \| .+ \| \d+ passed, in 0 min \d+ s \|", new
+    )
+    assert page.read_text(encoding="utf-8").count("passed") == 1
