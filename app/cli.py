@@ -97,7 +97,7 @@ def _version() -> str:
     try:
         return version("rankloop")
     except PackageNotFoundError:
-        return "(a checkout that is not installed)"
+        return "(version unknown: a checkout that is not installed)"
 
 
 def _report(outcome: Outcome, context: Context) -> int:

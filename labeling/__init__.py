@@ -1,1 +1,1 @@
-"""What annotators mean: ranks, pairs, sessions, imports, snapshots, exports. No model, no screen."""
+"""What annotators mean: ranks, pairs, sessions, imports, snapshots, exports; no model, no screen."""

@@ -1,1 +1,1 @@
-"""What models learn. The app asks through `launch` and measures with `measures`; all else runs in a worker's child."""
+"""What models learn: the app asks through `launch` and measures with `measures`; all else runs in a worker's child."""

@@ -1,1 +1,1 @@
-"""The words of the command line, one module per group. Each has `add_words`; `app.cli` puts them together."""
+"""The words of the command line, one module per group, each with `add_words`; `app.cli` puts them together."""

@@ -1,6 +1,7 @@
 """People, their sessions, and the one-time links with which they choose a password.
 
-Passwords are hashed by the caller (`app.auth`); what is stored of a session or a link is the SHA-256 of its token.
+Passwords are hashed by the caller (`app.web.passwords`); what is stored of a session or a link is the SHA-256 of its
+token.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a ranking means: ranks, pairs, consensus, agreement, bias. Arithmetic alone."""
+"""What a ranking means: ranks, pairs, consensus, agreement, bias; arithmetic alone."""

@@ -9,9 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,23 @@ def test_help_names_every_word_and_the_statuses(capsys: pytest.CaptureFixture[st
     assert "run:ID/best (the best policy a PPO run kept)" in page
 
 
-def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+def said_of_the_version(capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as stopped:
         main(["--version"])
-    assert (stopped.value.code, capsys.readouterr().out) == (0, f"rankloop {version('rankloop')}\n")
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert said_of_the_version(capsys) == f"rankloop {written}\n"
+
+
+def test_a_checkout_that_is_not_installed_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Distribution, "discover", lambda **_words: iter(()))
+    assert said_of_the_version(capsys) == "rankloop (version unknown: a checkout that is not installed)\n"
 
 
 def test_every_word_takes_home_store_and_json() -> None:

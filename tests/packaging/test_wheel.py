@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -122,6 +123,8 @@ def test_the_installed_command_works_from_anywhere(installed: Path, elsewhere: P
     helped = run(installed, "rankloop", "--help", folder=elsewhere, home=tmp_path)
     assert (helped.returncode, helped.stderr) == (0, "")
     assert "usage: rankloop" in helped.stdout
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert run(installed, "rankloop", "--version", folder=elsewhere, home=tmp_path).stdout == f"rankloop {written}\n"
     made = run(installed, "rankloop", "project", "create", "Trial", "--json", folder=elsewhere, home=tmp_path)
     assert made.returncode == 0, made.stderr
     listed = run(installed, "rankloop", "project", "list", "--json", folder=elsewhere, home=tmp_path)

@@ -1,1 +1,1 @@
-"""The processes that do runs: a worker, its child, what it reports. No torch."""
+"""The processes that do runs: a worker, its child, what it reports; no torch."""

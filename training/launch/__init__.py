@@ -1,1 +1,1 @@
-"""The app's only door to training: configurations, queueing, finding, starting a worker. No torch."""
+"""The app's only door to training: configurations, queueing, finding, starting a worker; no torch."""

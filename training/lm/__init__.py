@@ -1,1 +1,1 @@
-"""Language models: finding, loading, encoding, sampling, scoring, checkpoints. What all runs share."""
+"""Language models, which all runs share: finding, loading, encoding, sampling, scoring, checkpoints."""

@@ -1,1 +1,1 @@
-"""How good a model is, from numbers that are already there: figures, calibration, verdicts. No torch."""
+"""How good a model is, from numbers that are already there: figures, calibration, verdicts; no torch."""

@@ -1,1 +1,1 @@
-"""The steps, in their order. A step that has landed is never changed."""
+"""The steps, in their order: one that has landed is never changed."""
