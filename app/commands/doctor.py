@@ -101,10 +101,10 @@ def _packages() -> Finding:
 
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    free_words = f"{free / 1e9:.1f} GB free at {folder}"
+    free_space = f"{free / 1e9:.1f} GB free at {folder}"
     if free < LOW_DISK_BYTES:
-        return Finding("disk", Verdict.WARNING, free_words, "models and checkpoints take gigabytes; make room")
-    return Finding("disk", Verdict.OK, free_words)
+        return Finding("disk", Verdict.WARNING, free_space, "models and checkpoints take gigabytes; make room")
+    return Finding("disk", Verdict.OK, free_space)
 
 
 def _sqlite() -> Finding:

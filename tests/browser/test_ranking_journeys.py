@@ -50,7 +50,6 @@ def test_thirty_real_prompts_by_keyboard_alone(real_work: Work, new_page: NewPag
     _expect_stored(real_work, shown)
 
 
-@pytest.mark.long
 def test_thirty_real_prompts_by_mouse_alone(real_work: Work, new_page: NewPage) -> None:
     ranking = _raw(RankingPage(new_page(real_work.server, real_work.person)).open(real_work.url))
     shown = []

@@ -74,7 +74,6 @@ def test_a_launched_run_has_the_curve_of_one_process(rig: Rig) -> None:
     assert [len(rig.events(run, kind)) for kind in ("started", "data", "shared_prompts")] == [1, 1, 1]
 
 
-@pytest.mark.long
 def test_another_number_of_processes_is_one_clear_error_and_the_run_stays_queued(rig: Rig) -> None:
     run = queued(rig, processes=1)
     process = launched(rig, run)

@@ -103,7 +103,6 @@ def test_a_cancelled_run_stops_everywhere_and_goes_on_as_if_it_had_not(rig: Rig)
     assert rig.metrics(unbroken) == rig.metrics(again)
 
 
-@pytest.mark.long
 def test_a_helper_that_is_killed_ends_the_run_with_a_word(rig: Rig) -> None:
     run = queued(rig, processes=2, epochs=100)
     thread = started(rig, run)

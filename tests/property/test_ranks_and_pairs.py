@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import permutations, product
 
 import pytest
@@ -169,3 +171,10 @@ def test_ranks_by_place_on_screen_become_ranks_by_stored_position(
 def test_an_order_that_is_none_is_refused(order: list[int]) -> None:
     with pytest.raises(InvalidInput, match="is not an order of 3 responses"):
         ranks_in_stored_order([1, 2, 3], order)
+
+
+def test_ranks_and_pairs_are_plain_python() -> None:
+    """Nobody has to know arrays to read what a ranking means."""
+    names = "labeling.judgement.ranks, labeling.judgement.pairs"
+    lines = f"import sys, {names}; sys.exit(bool({{'numpy', 'pandas', 'pyarrow', 'scipy'}} & {{*sys.modules}}))"
+    assert subprocess.run([sys.executable, "-c", lines], check=False, timeout=60).returncode == 0

@@ -31,15 +31,7 @@ from data.packages import check_packages
 from data.records import FailureKind, Run
 from data.runs.state import LEASE_S, claim_run, heartbeat, reap_runs, release_run
 from data.store import Store, open_store
-from training.launch.process import (
-    LOG_BYTES,
-    LOG_NAME,
-    PARENT_VARIABLE,
-    QUIET,
-    STARTER_VARIABLE,
-    module_path,
-    tail_log,
-)
+from training.launch.process import LOG_BYTES, LOG_NAME, PARENT_VARIABLE, QUIET, STARTER_VARIABLE, module_path, tail_log
 
 STORE_RETRY_S = 5.0
 log = logging.getLogger("training.jobs.worker")  # also where this file is the main one

@@ -10,10 +10,7 @@ from data.runs.best_policy import best_iteration
 from data.runs.state import list_runs
 from data.store import Store, Tx
 from training.launch.kinds import WRITERS
-from training.launch.settle import (
-    checked_links,
-    settled,
-)
+from training.launch.settle import checked_links, settled
 
 
 def newest_check(

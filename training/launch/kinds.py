@@ -33,7 +33,7 @@ class Kind:
     """A row of the table.
 
     `job`: the module whose `run(config, reporter)` does the run, in a worker's child. `title`: its name on the screens.
-    `command`: how the command line queues one; empty where it can't. `help`: what it does, as the command line says it.
+    `command`: how the command line queues one; empty where it can't. `help`: what it does, for the words of their own.
     `first`: the fields that stand first in its form on the Train page; none where it has no such form.
     `may_be_evaluated`: a reward model may measure it without being learnt from.
     """
@@ -127,7 +127,6 @@ KINDS: dict[RunKind, Kind] = {
         needs_snapshot=True,
         needs_reward_run=True,
         command="train ppo --dry-run",
-        help="check everything that a PPO run needs, one step included",
     ),
     RunKind.SCORE: Kind(
         config=ScoreConfig,
@@ -142,7 +141,6 @@ KINDS: dict[RunKind, Kind] = {
         job="training.sample.compare_run",
         title="Comparison",
         needs_project=True,
-        help="sample two models on the same prompts",
     ),
     RunKind.FEATURES: Kind(
         config=FeaturesConfig,

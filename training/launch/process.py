@@ -88,6 +88,7 @@ def _worker_command(*, once: bool) -> list[str]:
 
 
 def child_environment(home: Home) -> dict[str, str]:
+    """What a child of ours finds: this home folder, and our packages before all others."""
     return os.environ | {HOME_VARIABLE: str(home.root), "PYTHONPATH": module_path()}
 
 

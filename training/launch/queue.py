@@ -15,10 +15,7 @@ from data.records import Role, Run, RunKind
 from data.runs.state import create_run, reap_runs, request_cancel, resume_run
 from data.store import Store
 from training.launch.kinds import CONFIGS
-from training.launch.settle import (
-    checked_links,
-    settled,
-)
+from training.launch.settle import checked_links, settled
 
 MOST_SEEDS = 16
 

@@ -110,13 +110,13 @@ def sample_responses(
     themselves. `by`: what samples."""
     drawn: list[Generated] = []
     for start in range(0, len(prompts), config.batch_size):
-        together = prompts[start : start + config.batch_size]
+        batch = prompts[start : start + config.batch_size]
         drawn += by(
             model,
-            [prompt.ids for prompt in together],
+            [prompt.ids for prompt in batch],
             n,
             config,
-            random_numbers(config.seed, keys[start * n : (start + len(together)) * n], config.max_new_tokens),
+            random_numbers(config.seed, keys[start * n : (start + len(batch)) * n], config.max_new_tokens),
             stop_ids=encoder.stop_ids,
             pad_id=encoder.pad_id,
             machine=machine,
@@ -206,11 +206,11 @@ def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: boo
     newest: dict[tuple[int, ...], int] = {}  # where the sequence with a prompt's last responses is
     for row in rows:
         prompt, response = tuple(ids[row][: prompts[row]]), lengths[row] - prompts[row]
-        at = newest.get(prompt)
-        if at is None or sequences[at][0] + response > tokens:
+        number = newest.get(prompt)
+        if number is None or sequences[number][0] + response > tokens:
             newest[prompt] = len(sequences)
             sequences.append((lengths[row], [row]))
         else:
-            length, others = sequences[at]
-            sequences[at] = (length + response, [*others, row])
+            length, others = sequences[number]
+            sequences[number] = (length + response, [*others, row])
     return sequences

@@ -178,7 +178,12 @@ class Update(Protocol):
 
 
 class Seams(NamedTuple):
-    """The two functions; ours unless others are named."""
+    """What of the loop another engine can stand in for: sampling and the optimizer step; ours unless others are named.
+
+    `train(..., seams=Seams(generate=by_a_server))` samples elsewhere. Scoring is `roles.RewardModel`, a part of the
+    roles. The loop checks what comes of them as it does its own: responses need an id at least, and the first ratio has
+    to be 1, which it measures itself, whoever sampled.
+    """
 
     generate: Generate = generate
     update: Update = update_minibatch
