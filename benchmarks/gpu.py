@@ -101,6 +101,7 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     from ppo import Quiet
 
     import training.ppo.loop
+    from data.fields import from_dict
     from training.launch.config import PPOConfig
     from training.lm.machine_memory import peak_in_use
     from training.lm.models import ModelSource, load_encoder, set_up_machine, weights_hash
@@ -111,14 +112,26 @@ def rows_of(name: str, case: Case, device: str, peak_tflops: float) -> list[dict
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         folder = Path(scratch)
         n_weights = save_models(folder, case, device)
-        config = PPOConfig(
-            adapter=case.adapter, device=device, precision="bf16", iterations=2, prompts_per_iteration=case.rows,
-            ppo_epochs=1, max_new_tokens=case.response, batch_size=case.rows, token_rows=0, eval_prompts=0,
-            micro_batch_tokens=16 * (case.prompt + case.response), checkpoint_every=10**6,
-        )  # fmt: skip
+        config = from_dict(
+            PPOConfig,
+            {
+                "adapter": case.adapter,
+                "machine.device": device,
+                "machine.precision": "bf16",
+                "iterations": 2,
+                "sampling.prompts_per_iteration": case.rows,
+                "optimiser.ppo_epochs": 1,
+                "sampling.max_new_tokens": case.response,
+                "sampling.batch_size": case.rows,
+                "evaluation.token_rows": 0,
+                "evaluation.prompts": 0,
+                "machine.micro_batch_tokens": 16 * (case.prompt + case.response),
+                "machine.checkpoint_every": 10**6,
+            },
+        )
         reporter = Quiet(folder)
         place = str(folder / "policy")
-        machine, source = set_up_machine(config), ModelSource("policy", place, weights_hash(Path(place)))
+        machine, source = set_up_machine(config.machine), ModelSource("policy", place, weights_hash(Path(place)))
         encoder = load_encoder(source)
         roles = build_roles(config, reporter, machine, source, encoder)  # type: ignore[arg-type]
         learner = make_learner(config, reporter, roles, encoder)  # type: ignore[arg-type]

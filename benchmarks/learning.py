@@ -44,6 +44,7 @@ import torch
 
 from app.demo.judge import rank_everything, simulated_annotators
 from app.demo.run import MAX_NEW_TOKENS, SYSTEM, TEMPERATURE
+from data.fields import from_dict
 from data.files.paths import Home, open_home
 from data.files.rollouts import HELD_OUT, read_rollout, recorded_iterations
 from data.files.snapshots import list_snapshots
@@ -120,10 +121,17 @@ class Bench:
         with self.store.begin() as tx:
             project = create_project(tx, "learning")
             add_prompts(tx, project.id, prompts)
-        config = SampleConfig(
-            model=self.given.model, k=4, batch_size=24, max_new_tokens=self.tokens,
-            temperature=TEMPERATURE, **self.machine,
-        )  # fmt: skip
+        config = from_dict(
+            SampleConfig,
+            {
+                "model": self.given.model,
+                "k": 4,
+                "sampling.batch_size": 24,
+                "sampling.max_new_tokens": self.tokens,
+                "sampling.temperature": TEMPERATURE,
+                **self.machine,
+            },
+        )
         self.do(RunKind.SAMPLE, config, "sample", project_id=project.id)
         rank_everything(self.store, project.id, simulated_annotators(self.store, 2), 0, gold_score)
         return freeze_snapshot(self.store, OPERATOR, self.home, project.id, SnapshotConfig(eval_share=0.0))
@@ -135,10 +143,21 @@ class Bench:
             return next(iter(list_snapshots(tx)), None), sorted(found, key=lambda run: int(run.config["seed"]))
 
     def reward(self, snapshot: Snapshot, seed: int) -> Run:
-        config = RewardConfig(
-            model=self.given.model, epochs=2, learning_rate=3e-4, batch_prompts=4, max_length=256, normalise_on=128,
-            eval_every=1000, checkpoint_every=1000, seed=seed, **self.machine,
-        )  # fmt: skip
+        config = from_dict(
+            RewardConfig,
+            {
+                "model": self.given.model,
+                "optimiser.epochs": 2,
+                "optimiser.learning_rate": 3e-4,
+                "optimiser.batch_prompts": 4,
+                "max_length": 256,
+                "evaluation.normalise_on": 128,
+                "evaluation.every": 1000,
+                "machine.checkpoint_every": 1000,
+                "machine.seed": seed,
+                **self.machine,
+            },
+        )
         return self.do(RunKind.REWARD, config, f"reward model, seed {seed}", snapshot_id=snapshot.id)
 
     def ppo(
@@ -146,12 +165,30 @@ class Bench:
     ) -> Run:
         reward, second = rewards[seed], rewards[(seed + 1) % len(rewards)]
         every = max(1, iterations // evaluations)
-        config = PPOConfig(
-            model=self.given.model, iterations=iterations, prompts_per_iteration=16, batch_size=16, seed=seed,
-            max_new_tokens=self.tokens, temperature=TEMPERATURE, learning_rate=3e-4, critic_learning_rate=2e-4,
-            kl_coef=kl_coef, scale_scores=True, missing_eos_penalty=0.0, checkpoint_every=1000, eval_every=every,
-            eval_prompts=N_HELD_OUT, token_rows=N_HELD_OUT, max_kl=MAX_KL, second_reward_run=second.id, **self.machine,
-        )  # fmt: skip
+        config = from_dict(
+            PPOConfig,
+            {
+                "model": self.given.model,
+                "iterations": iterations,
+                "sampling.prompts_per_iteration": 16,
+                "sampling.batch_size": 16,
+                "machine.seed": seed,
+                "sampling.max_new_tokens": self.tokens,
+                "sampling.temperature": TEMPERATURE,
+                "optimiser.learning_rate": 3e-4,
+                "optimiser.critic_learning_rate": 2e-4,
+                "kl.coef": kl_coef,
+                "scale_scores": True,
+                "advantages.missing_eos_penalty": 0.0,
+                "machine.checkpoint_every": 1000,
+                "evaluation.every": every,
+                "evaluation.prompts": N_HELD_OUT,
+                "evaluation.token_rows": N_HELD_OUT,
+                "limits.max_kl": MAX_KL,
+                "second_reward_run": second.id,
+                **self.machine,
+            },
+        )
         words = f"ppo, seed {seed}, kl_coef {kl_coef:g}, {iterations} iterations"
         return self.do(RunKind.PPO, config, words, snapshot_id=snapshot.id, reward_run_id=reward.id)
 

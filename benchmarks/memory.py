@@ -57,6 +57,7 @@ def check(arguments: argparse.Namespace, layout: str, folder: str) -> dict[str, 
     """The whole check in this process: its report."""
     from ppo import REWARD, Quiet
 
+    from data.fields import from_dict
     from training.check.run import Preflight
     from training.launch.config import PPOConfig
 
@@ -74,11 +75,21 @@ def check(arguments: argparse.Namespace, layout: str, folder: str) -> dict[str, 
         save_reward_model(arguments.model, place)
         row = {"messages": [{"role": "user", "content": prompt_of(arguments.model, arguments.prompt)}]}
         (Path(folder) / "prompts.jsonl").write_text(json.dumps(row))
-    config = PPOConfig(
-        model=arguments.model, adapter=layout, device="cpu", precision="fp32", threads=arguments.threads,
-        prompts_per_iteration=8, max_new_tokens=arguments.response, micro_batch_tokens=arguments.tokens,
-        prompts_file=str(Path(folder) / "prompts.jsonl"), eval_prompts=0,
-    )  # fmt: skip
+    config = from_dict(
+        PPOConfig,
+        {
+            "model": arguments.model,
+            "adapter": layout,
+            "machine.device": "cpu",
+            "machine.precision": "fp32",
+            "machine.threads": arguments.threads,
+            "sampling.prompts_per_iteration": 8,
+            "sampling.max_new_tokens": arguments.response,
+            "machine.micro_batch_tokens": arguments.tokens,
+            "prompts_file": str(Path(folder) / "prompts.jsonl"),
+            "evaluation.prompts": 0,
+        },
+    )
     report = Preflight(config, Reporter(Path(folder))).look()  # type: ignore[arg-type]
     return {"layout": layout, "checks": report.checks, "memory": report.memory, "step": report.step}
 

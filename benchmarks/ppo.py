@@ -164,6 +164,7 @@ class Quiet:
 def ours(job: Job) -> list[dict[str, float]]:
     """Seconds of each update by our loop."""
     import training.ppo.loop
+    from data.fields import from_dict
     from training.launch.config import PPOConfig
     from training.lm.models import ModelSource, load_encoder, set_up_machine, weights_hash
     from training.ppo.build_roles import build_roles
@@ -171,14 +172,27 @@ def ours(job: Job) -> list[dict[str, float]]:
     from training.ppo.run import make_learner, share_prompts
 
     is_shared = job.case == "memory_shared_roles"
-    config = PPOConfig(
-        adapter="lora" if is_shared else "full", device="cpu", precision="fp32", threads=job.threads,
-        iterations=job.updates, prompts_per_iteration=job.batch // job.per_prompt, ppo_epochs=EPOCHS,
-        responses_per_prompt=job.per_prompt, max_new_tokens=job.response, batch_size=job.batch, token_rows=0,
-        micro_batch_tokens=job.micro_rows * (job.prompt + job.response), checkpoint_every=10**6, eval_prompts=0,
-    )  # fmt: skip
+    config = from_dict(
+        PPOConfig,
+        {
+            "adapter": "lora" if is_shared else "full",
+            "machine.device": "cpu",
+            "machine.precision": "fp32",
+            "machine.threads": job.threads,
+            "iterations": job.updates,
+            "sampling.prompts_per_iteration": job.batch // job.per_prompt,
+            "optimiser.ppo_epochs": EPOCHS,
+            "sampling.responses_per_prompt": job.per_prompt,
+            "sampling.max_new_tokens": job.response,
+            "sampling.batch_size": job.batch,
+            "evaluation.token_rows": 0,
+            "machine.micro_batch_tokens": job.micro_rows * (job.prompt + job.response),
+            "machine.checkpoint_every": 10**6,
+            "evaluation.prompts": 0,
+        },
+    )
     reporter, place = Quiet(Path(job.folder)), str(Path(job.folder) / "policy")
-    machine, source = set_up_machine(config), ModelSource("policy", place, weights_hash(Path(place)))
+    machine, source = set_up_machine(config.machine), ModelSource("policy", place, weights_hash(Path(place)))
     encoder = load_encoder(source)
     roles = build_roles(config, reporter, machine, source, encoder)  # type: ignore[arg-type]
     if is_shared != reporter.layout.startswith("one base"):

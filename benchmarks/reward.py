@@ -104,17 +104,27 @@ def ours(model: Path, groups: list[Any], folder: Path) -> float:
     """Seconds of an epoch by the trainer of a reward run."""
     from transformers.trainer_utils import SaveStrategy
 
+    from data.fields import from_dict
     from training.launch.config import RewardConfig
     from training.lm.dataset import Encoded
     from training.lm.models import ModelSource, load_encoder, set_up_machine
     from training.reward.run import make_trainer
 
-    config = RewardConfig(
-        model=str(model), adapter="full", device="cpu", batch_prompts=BATCH, learning_rate=RATE, max_length=4096,
-        micro_batch_tokens=TOKENS, checkpoint_every=10**6,
-    )  # fmt: skip
+    config = from_dict(
+        RewardConfig,
+        {
+            "model": str(model),
+            "adapter": "full",
+            "machine.device": "cpu",
+            "optimiser.batch_prompts": BATCH,
+            "optimiser.learning_rate": RATE,
+            "max_length": 4096,
+            "machine.micro_batch_tokens": TOKENS,
+            "machine.checkpoint_every": 10**6,
+        },
+    )
     source, reporter = ModelSource(str(model), str(model), ""), Quiet(folder)
-    machine, encoder = set_up_machine(config), load_encoder(source)
+    machine, encoder = set_up_machine(config.machine), load_encoder(source)
     trainer = make_trainer(config, reporter, machine, source, encoder, Encoded(groups, [], Counter()))  # type: ignore[arg-type]
     if "shared_prompts" not in reporter.events:
         raise SystemExit(f"prompts were not shared: {reporter.events}")

@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from data.fields import from_dict
 from data.files.paths import Home, open_home
 from data.labels.projects import create_project
 from data.labels.roles import OPERATOR
@@ -141,11 +142,21 @@ def first_layers(model: str, n: int, folder: Path) -> str:
 
 def ours(store: Store, home: Home, snapshot: Snapshot, setting: Setting, seed: int) -> Run:
     """A reward run as the product does it."""
-    config = RewardConfig(
-        model=setting.model, seed=seed, adapter=setting.adapter, learning_rate=setting.rate, epochs=setting.epochs,
-        max_length=setting.length, batch_prompts=BATCH, eval_every=1_000_000,
-        threads=setting.threads, precision=setting.precision,
-    )  # fmt: skip
+    config = from_dict(
+        RewardConfig,
+        {
+            "model": setting.model,
+            "machine.seed": seed,
+            "adapter": setting.adapter,
+            "optimiser.learning_rate": setting.rate,
+            "optimiser.epochs": setting.epochs,
+            "max_length": setting.length,
+            "optimiser.batch_prompts": BATCH,
+            "evaluation.every": 1_000_000,
+            "machine.threads": setting.threads,
+            "machine.precision": setting.precision,
+        },
+    )
     run = queue_run(store, OPERATOR, RunKind.REWARD, config, snapshot_id=snapshot.id)
     with store.begin() as tx:
         claimed = claim_run(tx, "benchmark")

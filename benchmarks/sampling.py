@@ -43,13 +43,13 @@ def ours(model: Any, ids: list[list[int]], size: int, seed: int) -> int:
     """Response tokens sampled by our loop."""
     import torch
 
-    from training.launch.config import PPOConfig
+    from training.launch.shared_config import PolicySampling
     from training.lm.generation import generate, random_numbers
     from training.lm.models import Machine
 
     keys = [f"{seed}:{place}" for place in range(len(ids) * K)]
     found = generate(
-        model, ids, K, PPOConfig(max_new_tokens=size), random_numbers(0, keys, size), stop_ids=frozenset({END}),
+        model, ids, K, PolicySampling(max_new_tokens=size), random_numbers(0, keys, size), stop_ids=frozenset({END}),
         pad_id=PAD, machine=Machine(torch.device("cpu"), is_bf16=False),
     )  # fmt: skip
     return sum(len(each.ids) for each in found)

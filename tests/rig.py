@@ -31,7 +31,7 @@ from training.jobs.child import do_run
 from training.jobs.reporter import Reporter
 from training.jobs.worker import Pace, Worker
 from training.launch.config import PPOConfig
-from training.launch.kinds import CONFIGS
+from training.launch.kinds import CONFIGS, config_of
 from training.launch.queue import queue_run
 from training.lm.encoding import Encoder
 from training.lm.models import Machine, find_model, load_encoder, set_up_machine
@@ -135,7 +135,7 @@ class Rig:
             self.store,
             OPERATOR,
             kind,
-            CONFIGS[kind](**({"threads": int(os.environ.get("OMP_NUM_THREADS", "1"))} | changes)),
+            from_dict(CONFIGS[kind], {"machine.threads": int(os.environ.get("OMP_NUM_THREADS", "1"))} | changes),
             project_id=project.id if project else None,
             snapshot_id=snapshot.id if snapshot else None,
             reward_run_id=reward_run.id if reward_run else None,
@@ -228,8 +228,8 @@ class Rig:
         run = self.queue_ppo(layout, family, **changes)
         self.claim(run)
         reporter = self.reporter(run)
-        config = from_dict(PPOConfig, run.config)
-        machine = set_up_machine(config)
+        config: PPOConfig = config_of(run)
+        machine = set_up_machine(config.machine)
         source = find_model(config.model, self.home, reporter)
         encoder = load_encoder(source)
         roles = build_roles(config, reporter, machine, source, encoder)

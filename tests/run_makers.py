@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from data.fields import to_dict
+from data.fields import from_dict, to_dict
 from data.records import FailureKind, Project, Run, RunKind, RunStatus, Snapshot
 from data.runs.best_policy import BEST_EVENT, STANDING_EVENT, standing, standing_detail
 from data.runs.metrics import report_step
@@ -30,7 +30,7 @@ def queued(
         return create_run(
             tx,
             kind,
-            to_dict(CONFIGS[kind](**changes)),
+            to_dict(from_dict(CONFIGS[kind], changes)),
             project_id=project_id,
             snapshot_id=snapshot.id if snapshot else None,
             reward_run_id=reward_run.id if reward_run else None,

@@ -16,6 +16,7 @@ from app.demo.judge import rank_everything, simulated_annotators
 from app.demo.report import write_report
 from app.words.progress import ProgressLine
 from data.errors import InvalidInput
+from data.fields import from_dict
 from data.files.paths import Home
 from data.files.prompt_rows import told
 from data.files.rows import Problem, read_rows
@@ -29,6 +30,7 @@ from data.store import Store, open_store
 from labeling.files.parse import parse_prompt
 from labeling.snapshot.freeze import SnapshotConfig, freeze_snapshot
 from training.launch.config import DEMO_MODEL, CompareConfig, PPOConfig, RewardConfig, SampleConfig
+from training.launch.presets import preset_config
 from training.launch.process import start_worker, wait_for
 from training.launch.queue import queue_run
 
@@ -38,6 +40,9 @@ N_TRAIN, N_HELD_OUT = 96, 48
 FULL_MINUTES = 10
 SHORT_CHARACTERS = 160
 MAX_NEW_TOKENS, TEMPERATURE = 40, 0.7
+PRESET = "cpu-demo"
+Words = dict[str, Any]
+IN_BF16: Words = {"machine.precision": "bf16"}
 ANSWERS_EACH = 2  # answers of each model to each held-out prompt
 Announce = Callable[[str], None]
 
@@ -137,15 +142,9 @@ class _Demo:
         with self._store.begin() as tx:
             project = create_project(tx, f"Demo run {tx.new_id()[-6:]}")
             add_prompts(tx, project.id, prompts)
-        sample = SampleConfig(
-            model=self._model,
-            k=4,
-            split="train",
-            batch_size=24,
-            max_new_tokens=MAX_NEW_TOKENS,
-            temperature=TEMPERATURE,
-            precision="bf16",
-        )
+        sampled: Words = {"sampling.max_new_tokens": MAX_NEW_TOKENS, "sampling.temperature": TEMPERATURE} | IN_BF16
+        words: Words = {"model": self._model, "k": 4, "split": "train", "sampling.batch_size": 24}
+        sample = from_dict(SampleConfig, words | sampled)
         self._do("sample 4 answers to each training prompt", RunKind.SAMPLE, sample, project_id=project.id)
         n_ranked = rank_everything(self._store, project.id, simulated_annotators(self._store, 2), seed=0)
         self._announce(f"two simulated annotators ranked {n_ranked} tasks")
@@ -160,19 +159,12 @@ class _Demo:
             snapshot_id=snapshot.id,
             reward_run_id=reward.id,
         )
+        pair: Words = {"model_a": self._model, "model_b": f"run:{ppo.id}", "k": ANSWERS_EACH, "limit": n_held_out}
+        pair |= {"sampling.batch_size": 48}
         compare = self._do(
             "answer the held-out prompts, before and after",
             RunKind.COMPARE,
-            CompareConfig(
-                model_a=self._model,
-                model_b=f"run:{ppo.id}",
-                k=ANSWERS_EACH,
-                limit=n_held_out,
-                batch_size=48,
-                max_new_tokens=MAX_NEW_TOKENS,
-                temperature=TEMPERATURE,
-                precision="bf16",
-            ),
+            from_dict(CompareConfig, pair | sampled),
             project_id=project.id,
             reward_run_id=reward.id,
         )
@@ -194,34 +186,15 @@ class _Demo:
         }
 
     def _reward_config(self) -> RewardConfig:
-        return RewardConfig(
-            model=self._model,
-            epochs=2,
-            learning_rate=3e-4,
-            batch_prompts=4,
-            max_length=256,
-            normalise_on=128,
-            eval_every=1000,
-            checkpoint_every=1000,
-            precision="bf16",
-        )
+        words: Words = {"model": self._model, "machine.checkpoint_every": 1000}
+        config: RewardConfig = preset_config(RunKind.REWARD, PRESET, words)
+        return config
 
     def _ppo_config(self) -> PPOConfig:
-        return PPOConfig(
-            model=self._model,
-            iterations=max(2, round(10 * self._share)),
-            prompts_per_iteration=16,
-            batch_size=16,
-            max_new_tokens=MAX_NEW_TOKENS,
-            temperature=TEMPERATURE,
-            learning_rate=3e-4,
-            critic_learning_rate=2e-4,
-            kl_coef=0.02,
-            scale_scores=True,
-            missing_eos_penalty=0.0,  # the reward model alone has to find out that answers should end
-            checkpoint_every=1000,
-            precision="bf16",
-        )
+        iterations = max(2, round(10 * self._share))
+        words: Words = {"model": self._model, "iterations": iterations, "machine.checkpoint_every": 1000}
+        config: PPOConfig = preset_config(RunKind.PPO, PRESET, words)
+        return config
 
     def _do(self, words: str, kind: RunKind, config: Any, **links: Any) -> Run:
         started = time.time()

@@ -80,7 +80,7 @@ def _form(project: Project, who: Person) -> None:
         values["prompt"] = st.text_area(
             "Prompt", key=f"{KEY}.prompt", placeholder="Leave empty to use prompts of the project: see Prompts below"
         )
-        first = ("prompts", "limit", "max_new_tokens", "temperature")
+        first = ("prompts", "limit", "sampling.max_new_tokens", "sampling.temperature")
         values |= config_form(CompareConfig, f"{KEY}.config", first=first, hidden=tuple(values))
         is_sent = st.form_submit_button("Compare", type="primary", key=f"{KEY}.start.{key}")
     if is_sent:

@@ -199,7 +199,7 @@ def _sample(project: Project, counts: dict[str, int], who: Person) -> None:
         values = config_form(
             SampleConfig,
             f"{FORM}.{project.id}",
-            first=("model", "k", "max_new_tokens", "temperature", "split", "limit"),
+            first=("model", "k", "sampling.max_new_tokens", "sampling.temperature", "split", "limit"),
             initial={"k": project.k},
             suggestions={"model": models},
         )

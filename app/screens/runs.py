@@ -25,13 +25,14 @@ from app.widgets.runs.lineage import show_lineage
 from app.widgets.runs.overlay import PARAM, show_curves
 from app.widgets.runs.status import BADGES, REFRESH_S, look, run_status
 from app.words.values import run_name, short_id
+from data.fields import from_dict
 from data.labels.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs.best_policy import best_name
 from data.runs.lineage import parents_of, starts_of
 from data.runs.state import get_run, list_runs
 from training.launch.find import best_policies, trained_models
-from training.launch.kinds import CONFIGS, KINDS, WRITERS
+from training.launch.kinds import CONFIGS, KINDS, WRITERS, settings
 
 KEY = "runs"
 LINEAGE = "Lineage"
@@ -227,10 +228,9 @@ def _start_baselines(run: Run) -> None:
         else f"run:{each.id}"
         for each in others
     )
-    config: Any = CONFIGS[RunKind.BASELINES](
-        model=run.config["model"], models=names, max_new_tokens=run.config["max_new_tokens"],
-        second_reward_run=run.config.get("second_reward_run", ""),
-    )  # fmt: skip
+    asked = settings(run)
+    alike = {name: asked[name] for name in ("model", "sampling.max_new_tokens", "second_reward_run") if name in asked}
+    config: Any = from_dict(CONFIGS[RunKind.BASELINES], alike | {"models": names})
     table = None
     with ShownErrors():
         links = {"snapshot_id": run.snapshot_id, "reward_run_id": run.reward_run_id}

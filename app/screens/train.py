@@ -24,12 +24,13 @@ from app.widgets.forms.config_form import config_form
 from app.widgets.forms.data_counts import count_now, show_counts
 from app.widgets.rewards.instant_panel import instant_panel
 from app.widgets.runs.check import show_check
-from app.words.values import run_name
+from app.words.values import number, run_name
 from data.fields import from_dict
 from data.files.snapshots import list_snapshots
 from data.records import Person, Project, Role, Run, RunKind
 from training.launch.find import is_green
 from training.launch.kinds import CONFIGS, KINDS, TRAINED
+from training.launch.presets import PRESETS, differing, preset_values
 from training.launch.queue import MOST_SEEDS
 
 KEY = "train"
@@ -118,30 +119,31 @@ def _choose_sources(kind: RunKind, snapshots: dict[str, str], reward_runs: dict[
 
 
 def _form(project: Project, kind: RunKind, sources: dict[str, str], who: Person) -> None:
-    form = f"{KEY}.{kind}.{project.id}"
+    preset = _choose_preset(kind)
+    form = f"{KEY}.{kind}.{project.id}" + (f".{preset}" if preset else "")
     key, against = nonce(KEY), sources.get("reward_run_id")
     with store().read() as tx:
         models = {"": _model_words(sources)} | model_suggestions(tx, project.id)
         others = {each: words for each, words in reward_run_labels(tx, project.id).items() if each != against}
-    with st.form(form):
+    with st.container(border=True):
         values = config_form(
             CONFIGS[kind],
             form,
             first=KINDS[kind].first,
+            initial=preset_values(kind, preset),
             suggestions={"model": models},
             several={"second_reward_run": others},
         )
         seeds = _seeds(form) if kind is RunKind.REWARD else 1
         with st.container(horizontal=True):
-            is_sent = st.form_submit_button(
-                "Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}"
-            )
-            is_checked = kind is RunKind.PPO and st.form_submit_button(
+            is_sent = st.button("Start run", type="primary", icon=":material/play_arrow:", key=f"{KEY}.start.{key}")
+            is_checked = kind is RunKind.PPO and st.button(
                 "Check", icon=":material/fact_check:", key=f"{KEY}.check.{key}"
             )
-            wants_counts = kind is RunKind.REWARD and st.form_submit_button(
+            wants_counts = kind is RunKind.REWARD and st.button(
                 "Count what is cut or left out", icon=":material/content_cut:", key=f"{KEY}.count"
             )
+        st.caption(_differing_words(kind, preset, values))
     if is_checked:
         _check(values, sources, who)
     elif is_sent and (kind is not RunKind.PPO or _is_checked(values, sources)):
@@ -152,6 +154,33 @@ def _form(project: Project, kind: RunKind, sources: dict[str, str], who: Person)
         if wants_counts:
             count_now(f"{KEY}.counted.{project.id}", values, sources["snapshot_id"])
         show_counts(f"{KEY}.counted.{project.id}", sources["snapshot_id"])
+
+
+def _choose_preset(kind: RunKind) -> str:
+    """The name of the preset that the form starts from; empty for the defaults."""
+    presets = PRESETS.get(kind)
+    if not presets:
+        return ""
+    offered = {"": "Defaults"} | {name: preset.title for name, preset in presets.items()}
+    chosen = st.selectbox(
+        "Preset",
+        list(offered),
+        format_func=offered.__getitem__,
+        key=f"{KEY}.preset.{kind}",
+        help="Settings to start from, in place of the defaults. On the command line: `--preset NAME`",
+    )
+    if chosen:
+        preset = presets[chosen]
+        otherwise = f" What is otherwise there: {preset.otherwise}." if preset.otherwise else ""
+        st.caption(f"{preset.source}.{otherwise}")
+    return chosen
+
+
+def _differing_words(kind: RunKind, preset: str, values: dict[str, Any]) -> str:
+    """What of the form is not as in its preset."""
+    named = f"the preset {PRESETS[kind][preset].title}" if preset else "the defaults"
+    differ = [f"{name} {number(value)} ({number(wanted)})" for name, value, wanted in differing(kind, preset, values)]
+    return f"Not as in {named}: {', '.join(differ)}" if differ else f"All settings are those of {named}."
 
 
 def _check(values: dict[str, Any], sources: dict[str, str], who: Person) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ def run_name(run: Run) -> str:
 
 
 def field_label(name: str) -> str:
-    """`kl_coef` -> `KL coef`: a field's name as a label."""
-    words = [word.upper() if word in _ABBREVIATIONS else word for word in name.replace("_", " ").split()]
+    """`kl.coef` -> `KL coef`: a field's name as a label."""
+    words = [word.upper() if word in _ABBREVIATIONS else word for word in re.split(r"[_.\s]+", name)]
     label = " ".join(words)
     return label[:1].upper() + label[1:]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 import factories as make
@@ -15,6 +14,7 @@ from tiny import STRICT_TEMPLATE, tiny_tokenizer
 from trl import RLOOTrainer
 
 from data.errors import InvalidInput
+from data.fields import describe
 from data.records import Run, RunKind, Split
 from training.launch.config import PPOConfig, RLOOConfig
 from training.measures.equal_kl import NO_EVALUATIONS, score_at
@@ -122,9 +122,9 @@ def test_a_response_that_does_not_end_pays_what_it_pays_in_ppo(rig: Rig) -> None
 
 
 def test_the_penalty_has_ppos_default_and_words_and_reaches_the_reward(rig: Rig) -> None:
-    ours, ppos = (next(each for each in fields(config) if each.name == "missing_eos_penalty")
-                  for config in (RLOOConfig, PPOConfig))  # fmt: skip
-    assert (ours.default, ours.metadata) == (ppos.default, ppos.metadata)
+    name = "advantages.missing_eos_penalty"
+    ours, ppos = ({info.name: info for info in describe(config)}[name] for config in (RLOOConfig, PPOConfig))
+    assert ours == ppos
     free, charged = (rloo(rig, iterations=1, max_new_tokens=2, missing_eos_penalty=each) for each in (0.0, 3.0))
     without, found = rig.metrics(free), rig.metrics(charged)
     share = without[1, "rloo/cut_share"]

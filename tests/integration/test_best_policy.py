@@ -12,6 +12,7 @@ from run_makers import TOLD_BY, ended, watched
 
 import training.ppo.evaluation
 from data.errors import InvalidInput
+from data.fields import from_dict
 from data.files.paths import Home
 from data.labels.roles import OPERATOR
 from data.labels.tasks import models_of_project
@@ -74,7 +75,7 @@ def test_it_is_a_model_wherever_one_is_named(
         links["snapshot_id"] = snapshot.id
     if kind in (RunKind.PPO, RunKind.RLOO, RunKind.BASELINES):
         links["reward_run_id"] = reward.id
-    queued = queue_run(sqlite_store, OPERATOR, kind, CONFIGS[kind](**values), **links)
+    queued = queue_run(sqlite_store, OPERATOR, kind, from_dict(CONFIGS[kind], values), **links)
     assert queued.config[field] == f"run:{run.id}/best"
 
 

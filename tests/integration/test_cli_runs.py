@@ -83,7 +83,7 @@ def test_sampling_is_queued_with_the_project_s_k(cli: Cli, sqlite_store: Store) 
     made = cli.make("sample", "--project", "Trial", "--set", "temperature=0.7", "limit=20", "--set", "split=train")
     assert (made["kind"], made["status"], made["project_id"]) == ("sample", "queued", project.id)
     asked = made["config"]
-    assert (asked["model"], asked["k"], asked["temperature"], asked["limit"]) == ("demo", 5, 0.7, 20)
+    assert (asked["model"], asked["k"], asked["sampling.temperature"], asked["limit"]) == ("demo", 5, 0.7, 20)
     assert asked["split"] == "train"
 
 
@@ -138,7 +138,14 @@ def test_a_dry_run_prints_what_the_run_would_lose_and_stops(
 def test_training_is_queued(cli: Cli, snapshot: Snapshot, kind: str) -> None:
     made = cli.make("train", kind, "--snapshot", snapshot.id, "--set", "learning_rate=3e-5", "adapter=full")
     assert (made["kind"], made["snapshot_id"], made["project_id"]) == (kind, snapshot.id, snapshot.project_id)
-    assert (made["config"]["learning_rate"], made["config"]["adapter"]) == (3e-5, "full")
+    assert (made["config"]["optimiser.learning_rate"], made["config"]["adapter"]) == (3e-5, "full")
+
+
+def test_training_starts_from_a_preset_and_the_words_go_over_it(cli: Cli, snapshot: Snapshot, reward_run: Run) -> None:
+    words = ("train", "ppo", "--snapshot", snapshot.id, "--reward-run", reward_run.id, "--preset")
+    made = cli.make(*words, "huang-2024", "--set", "kl.coef=0.1", "max_new_tokens=9")["config"]
+    assert (made["kl.coef"], made["sampling.max_new_tokens"], made["sampling.temperature"]) == (0.1, 9, 0.7)
+    assert "preset = 'huang': one of instructgpt" in cli.refuse(*words, "huang")
 
 
 @pytest.mark.parametrize("kind", ["sft", "dpo"])
@@ -147,7 +154,7 @@ def test_a_reward_run_may_evaluate_what_learns_from_rankings(
 ) -> None:
     words = ("train", kind, "--snapshot", snapshot.id)
     made = cli.make(*words, "--reward-run", reward_run.id[-6:], "--set", "eval_prompts=3")
-    assert (made["reward_run_id"], made["config"]["eval_prompts"]) == (reward_run.id, 3)
+    assert (made["reward_run_id"], made["config"]["evaluation.prompts"]) == (reward_run.id, 3)
     assert made["config"]["model"] == reward_run.config["model"], "it starts where PPO would"
     assert cli.make(*words)["reward_run_id"] is None
     assert "a finished reward run is needed" in cli.refuse(*words, "--reward-run", made["id"])
@@ -222,10 +229,10 @@ def test_ppo_is_queued_with_texts_of_its_own(
         (["sample", "--project", "Trial", "--set", "k=1"], "k = 1: a ranking needs at least 2 responses"),
         (
             ["sample", "--project", "Trial", "--set", "temprature=1"],
-            "no field 'temprature'; did you mean 'temperature'?",
+            "no field 'temprature'; did you mean 'sampling.temperature'?",
         ),
         (["sample", "--project", "Trial", "--set", "temperature=hot"], "temperature = 'hot': a number is needed"),
-        (["sample", "--project", "Trial", "--set", "top_p=1.5"], "top_p = 1.5: 0.01 to 1.0 is allowed"),
+        (["sample", "--project", "Trial", "--set", "top_p=1.5"], "sampling.top_p = 1.5: 0.01 to 1.0 is allowed"),
         (["sample", "--project", "Trial", "--set", "k"], "'k': write name=value"),
         (["sample", "--project", "Trial", "--set", "split=half"], "split = 'half': one of all, train, eval is needed"),
         (["sample", "--project", "Trial", "--model", "/nowhere"], "model = '/nowhere': there is no such folder"),
@@ -266,7 +273,7 @@ def test_help_says_limits_and_choices(cli: Cli, capsys: pytest.CaptureFixture[st
         cli("train", "ppo", "--help")
     page = capsys.readouterr().out
     assert "in the loss (one of reward, loss)" in page
-    assert "kl_target=none" in page
+    assert "kl.target=none" in page
     assert "(in nats per response, at least 1e-06, or none)" in page
     assert "discount (0 to 1)" in page
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from rig import LAYOUTS, Parts, Rig
 from torch import Tensor
 
 import training.check.memory_plan
+from data.fields import from_dict, with_values
 from training.check.memory_plan import (
     BYTES_PER_CHOICE,
     BYTES_PER_CUT_CHOICE,
@@ -214,7 +214,7 @@ def test_the_cache_to_the_byte_after_generation(
     parts.roles.policy.trunk.activate()
     model, uniform = parts.roles.policy.language_model, random_numbers(0, [str(each) for each in range(6)], 5)
     no_end = {"stop_ids": frozenset[int](), "pad_id": 0, "machine": parts.machine}
-    most = allocated(lambda: generate(model, [[7] * PROMPT] * 3, 2, parts.config, uniform, **no_end))
+    most = allocated(lambda: generate(model, [[7] * PROMPT] * 3, 2, parts.config.sampling, uniform, **no_end))
     layers = caches[-1].layers
     assert work.cache == sum(each.nbytes for layer in layers for each in (layer.keys, layer.values))
     assert most <= work.cache + work.generating <= MOST * most
@@ -231,17 +231,17 @@ def test_what_a_choice_of_tokens_holds(top_p: float, size: int) -> None:
 
 def test_the_largest_micro_batch() -> None:
     words = {"micro_batch_tokens": 100, "max_new_tokens": 10, "prompts_per_iteration": 8}
-    config = PPOConfig(**words)
+    config = from_dict(PPOConfig, words)
     assert largest_micro_batch(config, [30], 8) == MicroBatch(3, 34, 20, 1)  # as full as the budget; rows of at most 40
     assert largest_micro_batch(config, [30], 2) == MicroBatch(2, 40, 20, 1)  # no more responses than there are
     assert largest_micro_batch(config, [15, 30], 8) == MicroBatch(3, 34, 40, 1)  # four with the shorter prompt
     assert largest_micro_batch(config, [200], 8) == MicroBatch(1, 210, 10, 1)  # longer than the budget by itself
-    three = replace(config, responses_per_prompt=3)
+    three = with_values(config, {"sampling.responses_per_prompt": 3})
     assert largest_micro_batch(three, [30], 24) == MicroBatch(2, 50, 30, 3)  # rows of at most 60, of which one is whole
     assert largest_micro_batch(three, [15, 30], 24) == MicroBatch(2, 50, 60, 3)  # two prompts of the shorter kind
     assert largest_micro_batch(three, [75], 24) == MicroBatch(1, 100, 20, 3)  # two of three responses to a prompt fit
     assert largest_micro_batch(three, [95], 24) == MicroBatch(1, 105, 10, 3)
-    assert largest_micro_batch(replace(three, share_prompts=False), [30], 24) == MicroBatch(3, 34, 20)
+    assert largest_micro_batch(with_values(three, {"machine.share_prompts": False}), [30], 24) == MicroBatch(3, 34, 20)
 
 
 def test_the_table_by_hand() -> None:

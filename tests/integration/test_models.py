@@ -18,7 +18,7 @@ from tiny import END, FAMILIES, save_tiny_model, tiny_language_model, tiny_token
 from data.errors import InvalidInput
 from data.records import RunKind
 from training.jobs.reporter import Reporter
-from training.launch.config import MachineConfig, SampleConfig
+from training.launch.config import MachineOptions, SamplingOptions
 from training.lm.encoding import Encoder
 from training.lm.models import (
     ModelSource,
@@ -269,10 +269,10 @@ def test_lengths_stay_within_what_the_model_reads(family: str, rig: Rig, reporte
     assert context_of(source) == 512
     assert fitting_length(100, source, reporter) == 100
     assert fitting_length(1024, source, reporter) == 512
-    assert longest_prompt(SampleConfig(max_new_tokens=500), 512) == 12
-    assert longest_prompt(SampleConfig(max_new_tokens=100, max_prompt_tokens=50), 512) == 50
+    assert longest_prompt(SamplingOptions(max_new_tokens=500), 512) == 12
+    assert longest_prompt(SamplingOptions(max_new_tokens=100, max_prompt_tokens=50), 512) == 50
     with pytest.raises(InvalidInput, match=r"max_new_tokens = 512 leaves no room .* reads 512 tokens"):
-        longest_prompt(SampleConfig(max_new_tokens=512), 512)
+        longest_prompt(SamplingOptions(max_new_tokens=512), 512)
 
 
 def test_a_lowered_length_is_recorded(rig: Rig, reporter: Reporter) -> None:
@@ -289,10 +289,10 @@ def test_the_end_tokens_of_the_models_settings_count(tmp_path: Path) -> None:
 def test_a_device_that_is_not_there_is_refused() -> None:
     missing = "cuda" if not torch.cuda.is_available() else "mps"
     with pytest.raises(InvalidInput, match="this machine has none"):
-        set_up_machine(MachineConfig(device=missing))
+        set_up_machine(MachineOptions(device=missing))
 
 
 def test_precision_follows_the_device_unless_it_is_asked_for() -> None:
-    assert not set_up_machine(MachineConfig(device="cpu", threads=1)).is_bf16
-    assert set_up_machine(MachineConfig(device="cpu", precision="bf16", threads=1)).frozen_dtype == torch.bfloat16
+    assert not set_up_machine(MachineOptions(device="cpu", threads=1)).is_bf16
+    assert set_up_machine(MachineOptions(device="cpu", precision="bf16", threads=1)).frozen_dtype == torch.bfloat16
     assert torch.get_num_threads() == 1

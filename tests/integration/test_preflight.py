@@ -20,6 +20,7 @@ import training.check.run
 import training.check.sample
 from app.commands.runs.check import report_lines
 from data.errors import Fenced
+from data.fields import from_dict
 from data.labels.prompts import add_prompts
 from data.records import NewPrompt, Run, RunKind, RunStatus, Split
 from training.check.run import make_states
@@ -283,7 +284,7 @@ def test_too_little_memory_is_red_and_says_what_to_change(rig: Rig, monkeypatch:
     monkeypatch.setattr(training.check.run, "available_memory", lambda _machine: 1_000_000)
     said = {layout: check(rig, layout) for layout in ("full", "shared")}
     assert "use adapter=lora" in words(said["full"])["Memory"]
-    assert "lower micro_batch_tokens from 4096" in words(said["shared"])["Memory"]
+    assert "lower machine.micro_batch_tokens from 4096" in words(said["shared"])["Memory"]
     assert states(said["full"])["One step at the worst length"] == "not reached"
 
 
@@ -318,10 +319,10 @@ def test_a_check_is_found_by_exactly_its_settings(rig: Rig) -> None:
     reward, words_ = rig.reward("lora"), {"threads": 1, "prompts_per_iteration": 4, "max_new_tokens": 7}
     queued = rig.queue(RunKind.CHECK, snapshot=rig.small_snapshot, reward_run=reward, **words_)
     links = {"snapshot_id": rig.small_snapshot.id, "reward_run_id": reward.id}
-    config = PPOConfig(**words_)
+    config = from_dict(PPOConfig, words_)
     found = newest_check(rig.store, config, **links)
     assert found is not None and found.id == queued.id and not is_green(found)
-    assert newest_check(rig.store, PPOConfig(**words_, kl_coef=0.06), **links) is None
+    assert newest_check(rig.store, from_dict(PPOConfig, {**words_, "kl.coef": 0.06}), **links) is None
     rig.here(queued, RunStatus.SUCCEEDED)
     assert is_green(newest_check(rig.store, config, **links))
 

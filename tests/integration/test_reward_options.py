@@ -322,12 +322,13 @@ def test_a_ppo_run_knows_its_prompts_facts(with_facts_run: Run, rig: Rig) -> Non
     )
     rig.claim(run)
     reporter = rig.reporter(run)
+    from data.fields import from_dict
     from training.launch.config import PPOConfig
     from training.lm.models import find_model, load_encoder
     from training.ppo.run import load_prompts
 
     encoder = load_encoder(find_model(rig.model(), rig.home, reporter))
-    prompts = load_prompts(PPOConfig(max_new_tokens=8), reporter, encoder, 512, {})
+    prompts = load_prompts(from_dict(PPOConfig, {"sampling.max_new_tokens": 8}), reporter, encoder, 512, {})
     assert {each.facts for each in prompts} == {"", FACTS}
     from data.runs.state import finish_run
 

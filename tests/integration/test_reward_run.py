@@ -17,6 +17,7 @@ from tiny import tiny_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from data.errors import InvalidInput, NotFound, WorkFailed
+from data.fields import from_dict
 from data.files.snapshots import Group, read_groups
 from data.labels.roles import OPERATOR
 from data.records import FailureKind, Run, RunKind, RunStatus, Snapshot, Split
@@ -270,7 +271,7 @@ def test_a_dry_run_counts_what_the_run_will(rig: Rig) -> None:
         make.make_ranking(rig.store, task, person, [4, 3, 1, 2])
     snapshot = freeze_snapshot(rig.store, OPERATOR, rig.home, project.id, SnapshotConfig(eval_share=0.3))
     words = {"max_length": 24, "epochs": 1, "facts": True, "model": rig.model()}
-    config = RewardConfig(**words)
+    config = from_dict(RewardConfig, words)
     counted = count_reward_data(rig.store, rig.home, config, snapshot.id)
     with rig.store.read() as tx:
         assert not [each for each in list_runs(tx) if each.snapshot_id == snapshot.id]

@@ -16,6 +16,7 @@ from tiny import END, STRICT_TEMPLATE, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 import training.sample.run
+from data.fields import from_dict
 from data.label_settings import LabelSettings
 from data.labels.projects import create_project, set_settings
 from data.labels.prompts import add_prompts, list_prompts
@@ -136,15 +137,15 @@ def test_a_response_says_how_it_can_be_drawn_again(finished: Run, rig: Rig, proj
             assert facts["revision"] == weights_hash(Path(rig.model())) == finished.result["revision"]
             assert facts["template_hash"] == encoder.template_hash
             names = ("temperature", "top_k", "top_p", "max_new_tokens", "seed")
-            config = SampleConfig(**{name: facts[name] for name in names})
+            config = from_dict(SampleConfig, {name: facts[name] for name in names})
             with rig.store.read() as tx:
                 prompt = next(each for each in list_prompts(tx, project.id, limit=100) if each.id == task.prompt_id)
             key = f"{prompt.fingerprint}:{facts['place']}:{facts['attempt']}"
             ids = encoder.prompt_ids(task.messages)
             assert len(ids) == facts["n_prompt_tokens"]
-            numbers = random_numbers(config.seed, [key], config.max_new_tokens)
+            numbers = random_numbers(config.machine.seed, [key], config.sampling.max_new_tokens)
             (again,) = generate(
-                model, [ids], 1, config, numbers, stop_ids=encoder.stop_ids, pad_id=encoder.pad_id, machine=CPU
+                model, [ids], 1, config.sampling, numbers, stop_ids=encoder.stop_ids, pad_id=encoder.pad_id, machine=CPU
             )
             assert encoder.decode(again.ids) == each.text
             assert (again.finish_reason, len(again.ids)) == (facts["finish_reason"], facts["n_tokens"])

@@ -9,6 +9,7 @@ from factories import make_snapshot
 from run_makers import ended
 
 from data.errors import InvalidConfig, InvalidInput
+from data.fields import from_dict
 from data.files.paths import Home
 from data.labels.roles import OPERATOR
 from data.records import RunKind, RunStatus, Snapshot
@@ -79,19 +80,38 @@ def test_what_waits_is_scored_by_one_model_at_a_time() -> None:
 
 def test_seeds_are_counted_up_from_the_run_s(sqlite_store: Store, home: Home, snapshot: Snapshot) -> None:
     runs = queue_seeds(
-        sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a"
+        sqlite_store,
+        OPERATOR,
+        RunKind.REWARD,
+        from_dict(RewardConfig, {"machine.seed": 5}),
+        3,
+        snapshot_id=snapshot.id,
+        nonce="a",
     )
-    assert [run.config["seed"] for run in runs] == [5, 6, 7]
+    assert [run.config["machine.seed"] for run in runs] == [5, 6, 7]
     assert len({str(run.config | {"seed": 0}) for run in runs}) == 1
     again = queue_seeds(
-        sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=5), 3, snapshot_id=snapshot.id, nonce="a"
+        sqlite_store,
+        OPERATOR,
+        RunKind.REWARD,
+        from_dict(RewardConfig, {"machine.seed": 5}),
+        3,
+        snapshot_id=snapshot.id,
+        nonce="a",
     )
     assert [run.id for run in again] == [run.id for run in runs], "the same click"
     for n in (0, MOST_SEEDS + 1):
         with pytest.raises(InvalidConfig, match=f"{n} seeds: 1 to {MOST_SEEDS} are allowed"):
             queue_seeds(sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(), n, snapshot_id=snapshot.id)
     with pytest.raises(InvalidConfig, match="seed = 2147483648"):
-        queue_seeds(sqlite_store, OPERATOR, RunKind.REWARD, RewardConfig(seed=2**31 - 1), 2, snapshot_id=snapshot.id)
+        queue_seeds(
+            sqlite_store,
+            OPERATOR,
+            RunKind.REWARD,
+            from_dict(RewardConfig, {"machine.seed": 2**31 - 1}),
+            2,
+            snapshot_id=snapshot.id,
+        )
     with sqlite_store.read() as tx:
         assert len(list_runs(tx)) == 3
 

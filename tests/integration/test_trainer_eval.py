@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 import training.methods.evaluation
+from data.fields import describe, from_dict
 from data.files.snapshots import read_groups
 from data.records import Run, RunKind, RunStatus, Split
 from data.runs.state import resume_run
@@ -71,8 +71,8 @@ def assert_same_weights(rig: Rig, one: Run, other: Run) -> None:
 
 def test_every_kind_is_asked_the_same_by_default() -> None:
     kinds = (RunKind.PPO, RunKind.RLOO, RunKind.DPO, RunKind.SFT)
-    defaults = [{each.name: each.default for each in fields(CONFIGS[kind])} for kind in kinds]
-    for name in (*AS_ASKED, "max_prompt_tokens"):
+    defaults = [{info.name: info.default for info in describe(CONFIGS[kind])} for kind in kinds]
+    for name in (*AS_ASKED, "sampling.max_prompt_tokens"):
         assert len({each[name] for each in defaults}) == 1, name
 
 
@@ -100,7 +100,7 @@ def by_hand(rig: Rig, run: Run) -> list[float]:
     machine = Machine(torch.device("cpu"), is_bf16=False)
     uniform = random_numbers(0, [f"-1:{place}:0" for place in range(len(prompts))], 6)
     words = {"stop_ids": encoder.stop_ids, "pad_id": encoder.pad_id, "machine": machine}
-    drawn = generate(after, prompts, 1, CONFIGS[RunKind.RLOO](**ASKED), uniform, **words)
+    drawn = generate(after, prompts, 1, from_dict(CONFIGS[RunKind.RLOO], ASKED).sampling, uniform, **words)
     kls, texts = [], []
     for prompt, each in zip(prompts, drawn, strict=True):
         logits = [model(torch.tensor([prompt + each.ids])).logits[0, len(prompt) - 1 : -1] for model in (after, before)]

@@ -16,14 +16,13 @@ from chat_families import EOS, FAMILIES, save_family_model, set_clock
 from rig import Rig
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-from data.fields import from_dict
 from data.files.rollouts import HELD_OUT, read_rollout
 from data.files.snapshots import read_groups
 from data.records import Run, RunKind, Snapshot, Split
 from data.store.tables import run as run_table
 from data.store.tables import snapshot as snapshot_table
 from training.jobs.reporter import Silent
-from training.launch.config import PPOConfig
+from training.launch.kinds import config_of
 from training.lm.encoding import Encoder
 from training.lm.models import Machine, ModelSource, find_model, load_encoder
 from training.lm.scorer import Scorer
@@ -318,7 +317,7 @@ def test_a_reward_model_reads_the_date_of_its_own_training(layout: str, rig: Rig
     scorer = Scorer(rig.home, reward.id, CPU)
     assert "Today Date: 01 May 2031" in scorer.encoder.show(scorer.encode(messages, "zz").prompt)
     reporter = Silent(rig.store, rig.home, run)
-    config = from_dict(PPOConfig, run.config)
+    config = config_of(run)
     source = find_model(config.model, rig.home, reporter)
     policy = load_encoder(source, reporter.template_date)
     (reading,) = readings_of(config, reporter, source, policy).values()

@@ -17,6 +17,7 @@ from rig import Rig
 from tiny import END, PAD, tiny_language_model
 from torch import Tensor, nn
 
+from data.fields import from_dict
 from training.launch.config import PPOConfig
 from training.lm.encoding import pack
 from training.lm.models import ModelSource as Source
@@ -103,16 +104,16 @@ def distance_from_optimum(rig: Rig, longest: int, seed: int, **changes: Any) -> 
         "batch_size": 256, "ppo_epochs": 2, "minibatches": 2, "missing_eos_penalty": 0.0, "checkpoint_every": 10**6,
         "gae_lambda": 1.0, "micro_batch_tokens": 10**6, "value_clip_range": None, "token_rows": 0, "sample_rows": 0,
     }  # fmt: skip
-    config = PPOConfig(**(words | changes))
+    config = from_dict(PPOConfig, words | changes)
     run = rig.queue_ppo(seed=seed)
     rig.claim(run)
-    machine, responses = set_up_machine(config), responses_of(longest)
+    machine, responses = set_up_machine(config.machine), responses_of(longest)
     table = Table(responses, seed)
     roles = four_roles(table, machine, seed)
     reference = log_distribution(roles.reference, responses)
     # Log-probabilities in float32 are off by up to 2^-24 of themselves, and so are their probabilities as a whole.
     assert reference.exp().sum().item() == pytest.approx(1, abs=2 * 2**-24 * reference.abs().max().item())
-    wanted = reference + torch.tensor(list(table.scores.values()), dtype=torch.float64) / config.kl_coef
+    wanted = reference + torch.tensor(list(table.scores.values()), dtype=torch.float64) / config.kl.coef
     optimum = wanted - wanted.logsumexp(0)
 
     def distance() -> float:
@@ -124,11 +125,11 @@ def distance_from_optimum(rig: Rig, longest: int, seed: int, **changes: Any) -> 
         torch.optim.AdamW(list(each.values()), lr=1e-3, weight_decay=0.0)
         for each in (roles.policy_parameters, roles.critic_parameters)
     ]
-    learner = Learner(roles, *optimizers, kl_coef=config.kl_coef)
+    learner = Learner(roles, *optimizers, kl_coef=config.kl.coef)
     for rate in (1e-3, 1e-3, 1e-3, 3e-4):  # a constant one ends in a random walk around the optimum
         for optimizer in optimizers:
             optimizer.param_groups[0]["lr"] = rate
-        stage = PPOConfig(**(words | changes | {"iterations": learner.iteration + config.iterations // 4}))
+        stage = from_dict(PPOConfig, words | changes | {"iterations": learner.iteration + config.iterations // 4})
         encoder = load_encoder(Source("m", rig.model(), ""))
         prompts = [PromptItem("one", ({"role": "user", "content": "x"},), PROMPT)]
         train(stage, learner, prompts, encoder, machine, rig.reporter(run))

@@ -202,7 +202,7 @@ def test_sampling_is_queued_once(sqlite_store: Store, open_app: Any) -> None:
     with sqlite_store.read() as tx:
         (run,) = list_runs(tx, project_id=project.id)
     assert (run.kind, run.status) == (RunKind.SAMPLE, RunStatus.QUEUED)
-    assert (run.config["k"], run.config["temperature"], run.config["model"]) == (5, 0.7, "demo")
+    assert (run.config["k"], run.config["sampling.temperature"], run.config["model"]) == (5, 0.7, "demo")
 
 
 def test_a_setting_that_does_not_fit_is_said_and_nothing_is_queued(sqlite_store: Store, open_app: Any) -> None:

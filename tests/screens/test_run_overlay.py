@@ -118,7 +118,7 @@ def test_the_table_has_what_differs_and_nothing_else(sqlite_store: Store, home: 
     assert table.to_dict("index") == {
         "reward model": {one.id: rewards[0].id[-6:], two.id: rewards[1].id[-6:]},
         "model": {one.id: one.config["model"], two.id: HOSTILE[0]},
-        "kl_coef": {one.id: "0.1", two.id: "0.2"},
+        "kl.coef": {one.id: "0.1", two.id: "0.2"},
     }
     assert HOSTILE[0] not in markdown_of(app)
 
@@ -134,11 +134,11 @@ def test_equal_settings_are_said_to_be_equal(sqlite_store: Store, open_app: Any)
 def test_a_field_that_an_older_run_did_not_have_differs(sqlite_store: Store) -> None:
     project = make_project(sqlite_store)
     one, two = (queued(sqlite_store, RunKind.PPO, project) for _ in range(2))
-    del one.config["gamma"]
+    del one.config["advantages.gamma"]
     one.config["gone"] = None
     assert differences([one, two]) == [
         {"field": "gone", one.id: "None", two.id: "not set"},
-        {"field": "gamma", one.id: "not set", two.id: str(two.config["gamma"])},
+        {"field": "advantages.gamma", one.id: "not set", two.id: str(two.config["advantages.gamma"])},
     ]
     assert differences([one]) == []
 

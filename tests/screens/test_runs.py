@@ -225,10 +225,10 @@ def test_the_configuration_shows_what_differs_and_the_command(sqlite_store: Stor
     app = _open(sqlite_store, open_app, run, "Configuration")
     assert [code.value for code in app.code] == [
         f"rankloop train ppo --snapshot {snapshot.id} --reward-run {reward.id} "
-        "--set 'model=a folder/x' --set kl_coef=0.2"
+        "--set 'model=a folder/x' --set kl.coef=0.2"
     ]
     app.get_by_key(f"runs.config.only.{run.id}").set_value(True).run()
-    assert list(app.dataframe[0].value["field"]) == ["model", "kl_coef"]
+    assert list(app.dataframe[0].value["field"]) == ["model", "kl.coef"]
 
 
 def test_the_log_is_shown(sqlite_store: Store, home: Home, open_app: Any) -> None:

@@ -80,8 +80,8 @@ def test_a_prompt_without_a_start_is_counted(sqlite_store: Store, home: Home, op
 @pytest.mark.parametrize(
     ("changes", "recorded", "words"),
     [
-        ({"eval_prompts": 0}, [], "(eval_prompts is 0)"),
-        ({"token_rows": 0}, [], "(token_rows is 0)"),
+        ({"eval_prompts": 0}, [], "(evaluation.prompts is 0)"),
+        ({"token_rows": 0}, [], "(evaluation.token_rows is 0)"),
         ({}, [], "has not come to an evaluation"),
         ({}, [0], "only the SFT model's answers"),
     ],

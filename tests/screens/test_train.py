@@ -53,7 +53,7 @@ def test_each_field_of_a_kind_is_in_its_form(sqlite_store: Store, home: Home, op
     app = _page(sqlite_store, open_app, kind)
     assert not app.exception
     for info in describe(CONFIGS[kind]):
-        widget = app.get_by_key(f"train.{kind}.{snapshot.project_id}.{info.name}")
+        widget = app.get_by_key(f"train.{kind}.{snapshot.project_id}.{info.flat}")
         if info.type in (int, float, bool) or info.choices:
             assert widget.value == info.default, info.name
         assert f"--set {info.name}=" in widget.help
@@ -81,9 +81,13 @@ def test_a_start_is_stored_with_its_settings(sqlite_store: Store, home: Home, op
         run = list_runs(tx, status=RunStatus.QUEUED)[0]
     assert (run.kind, run.snapshot_id, run.created_by) == (kind, snapshot.id, who.id)
     assert run.reward_run_id == (reward.id if kind in (RunKind.PPO, RunKind.RLOO) else None)
-    assert (run.config["learning_rate"], run.config["adapter"], run.config["model"]) == (3e-6, "full", "test/model")
+    assert (run.config["optimiser.learning_rate"], run.config["adapter"], run.config["model"]) == (
+        3e-6,
+        "full",
+        "test/model",
+    )
     if kind is RunKind.PPO:
-        assert (run.config["kl_target"], run.config["value_clip_range"]) == (6.0, None)
+        assert (run.config["kl.target"], run.config["limits.value_clip_range"]) == (6.0, None)
         assert run.config["second_reward_run"] == ",".join(each.id for each in others)
     assert app.query_params["run"] == run.id, "the run's own page is open"
     assert any(run.id[-6:] in title.value for title in app.title)
@@ -162,7 +166,7 @@ def test_a_run_for_each_seed_is_started(sqlite_store: Store, home: Home, open_ap
     assert not app.exception
     with sqlite_store.read() as tx:
         runs = list_runs(tx)[::-1]
-    assert [run.config["seed"] for run in runs] == [0, 1, 2]
+    assert [run.config["machine.seed"] for run in runs] == [0, 1, 2]
     assert app.query_params["run"] == runs[0].id
 
 
@@ -248,3 +252,26 @@ def _page(store: Store, open_app: Any, kind: RunKind, who: Any = None) -> Any:
 
 def _starts(app: Any) -> list[Any]:
     return [button for button in app.button if button.key and button.key.startswith("train.start.")]
+
+
+def test_a_preset_fills_the_form_and_what_differs_from_it_is_told(
+    sqlite_store: Store, home: Home, open_app: Any
+) -> None:
+    snapshot = make_snapshot(sqlite_store, home)
+    reward = ended(sqlite_store, RunKind.REWARD, snapshot=snapshot)
+    app = _page(sqlite_store, open_app, RunKind.PPO)
+    assert any("All settings are those of the defaults." in each.value for each in app.caption)
+    app.get_by_key("train.preset.ppo").set_value("huang-2024").run()
+    key = f"train.ppo.{snapshot.project_id}.huang-2024"
+    assert app.get_by_key(f"{key}.max_new_tokens").value == 53
+    assert any("Huang et al. 2024" in each.value for each in app.caption)
+    assert any("All settings are those of the preset Huang 2024." in each.value for each in app.caption)
+    app.get_by_key(f"{key}.kl_coef").set_value(0.1).run()
+    assert any("Not as in the preset Huang 2024: kl.coef 0.1 (0.05)" in each.value for each in app.caption)
+    _check(app, sqlite_store, ok=True)
+    _starts(app)[0].click().run()
+    assert not app.exception
+    with sqlite_store.read() as tx:
+        run = list_runs(tx, status=RunStatus.QUEUED)[0]
+    assert (run.kind, run.reward_run_id) == (RunKind.PPO, reward.id)
+    assert (run.config["kl.coef"], run.config["sampling.temperature"], run.config["adapter"]) == (0.1, 0.7, "full")

@@ -18,17 +18,17 @@ def test_each_field_is_in_one_group(config: type) -> None:
 
 
 def test_what_stands_in_front_keeps_its_order_and_is_nowhere_else() -> None:
-    groups = dict(grouped(PPOConfig, ("kl_coef", "model"), ("seed",)))
-    assert [info.name for info in groups[""]] == ["kl_coef", "model"]
+    groups = dict(grouped(PPOConfig, ("kl.coef", "model"), ("machine.seed",)))
+    assert [info.name for info in groups[""]] == ["kl.coef", "model"]
     rest = [info.name for words, members in groups.items() if words for info in members]
-    assert not {"kl_coef", "model", "seed"} & set(rest)
+    assert not {"kl.coef", "model", "machine.seed"} & set(rest)
 
 
 def test_label_and_help() -> None:
     infos = {info.name: info for info in describe(PPOConfig)}
-    assert label_of(infos["kl_coef"]) == "KL coef (reward per nat)"
-    assert label_of(infos["max_new_tokens"]) == "Max new tokens", "a unit that the name says is not said twice"
-    assert help_of(infos["kl_coef"]) == (
-        "Weight of the KL penalty. Default: `0.05`. On the command line: `--set kl_coef=...`"
+    assert label_of(infos["kl.coef"]) == "KL coef (reward per nat)"
+    assert label_of(infos["sampling.max_new_tokens"]) == "Max new tokens", "a unit that the name says is not said twice"
+    assert help_of(infos["kl.coef"]) == (
+        "Weight of the KL penalty. Default: `0.05`. On the command line: `--set kl.coef=...`"
     )
     assert "Default: empty" in help_of(infos["prompts_file"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import operator
 import re
 from pathlib import Path
 
@@ -14,17 +14,16 @@ from training.launch.config import CRITIC_LEARNING_RATES, LEARNING_RATES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "defaults.md"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 ROWS = [line.split("|")[2:4] for line in PAGE.read_text(encoding="utf-8").splitlines() if "Config." in line]
-NAMED = [(*name.split("."), said) for fields, said in ROWS for name in re.findall(r"`(\w+\.\w+)`", fields)]
+NAMED = [(*name.split(".", 1), said) for fields, said in ROWS for name in re.findall(r"`(\w+\.[\w.]+)`", fields)]
 
 
 def defaults_of(kind: type, field: str) -> set[float]:
     """The default of a field; where it is the usual one for the kind of run, those with adapters and without."""
-    if field == "critic_learning_rate":
+    if field == "optimiser.critic_learning_rate":
         return set(CRITIC_LEARNING_RATES)
-    if field == "learning_rate":
+    if field == "optimiser.learning_rate":
         return set(LEARNING_RATES[kind])
-    found = {each.name: each.default for each in dataclasses.fields(kind)}
-    return {float(found[field] if field in found else getattr(kind(), field))}
+    return {float(operator.attrgetter(field)(kind()))}
 
 
 @pytest.mark.parametrize(("kind", "field", "said"), NAMED)

@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 from tiny import tiny_language_model
 from torch import Tensor
 
+from data.fields import from_dict
 from training.jobs.reporter import Cancelled, NotFinite
 from training.launch.config import SampleConfig
 from training.lm.generation import Generated, choose_tokens, generate, random_numbers
@@ -36,19 +37,23 @@ def peaked_model(family: str = "llama", **changes: Any) -> Any:
 def draw(model: Any, prompts: list[list[int]], keys: list[str], n: int = 1, **changes: Any) -> list[Generated]:
     stops = changes.pop("stop_ids", STOPS)
     check = changes.pop("check", lambda: None)
-    config = SampleConfig(**({"max_new_tokens": 12, "temperature": 0.8} | changes))
-    uniform = random_numbers(config.seed, keys, config.max_new_tokens)
-    return generate(model, prompts, n, config, uniform, stop_ids=stops, pad_id=0, machine=CPU, check=check)
+    config = from_dict(SampleConfig, {"max_new_tokens": 12, "temperature": 0.8} | changes)
+    uniform = random_numbers(config.machine.seed, keys, config.sampling.max_new_tokens)
+    return generate(model, prompts, n, config.sampling, uniform, stop_ids=stops, pad_id=0, machine=CPU, check=check)
 
 
 @torch.no_grad()
 def plain_loop(model: Any, prompt: list[int], key: str, **changes: Any) -> list[int]:
     """One token after the other, the whole text read anew for each."""
-    config = SampleConfig(**({"max_new_tokens": 12, "temperature": 0.8} | changes))
-    numbers, ids = random_numbers(config.seed, [key], config.max_new_tokens)[0], list(prompt)
-    for t in range(config.max_new_tokens):
+    config = from_dict(SampleConfig, {"max_new_tokens": 12, "temperature": 0.8} | changes)
+    numbers, ids = random_numbers(config.machine.seed, [key], config.sampling.max_new_tokens)[0], list(prompt)
+    for t in range(config.sampling.max_new_tokens):
         logits = model(input_ids=torch.tensor([ids])).logits[:, -1]
-        token = int(choose_tokens(logits, numbers[t : t + 1], config.temperature, config.top_k, config.top_p))
+        token = int(
+            choose_tokens(
+                logits, numbers[t : t + 1], config.sampling.temperature, config.sampling.top_k, config.sampling.top_p
+            )
+        )
         ids.append(token)
         if token in STOPS:
             break

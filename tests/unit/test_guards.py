@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from data.fields import from_dict
 from training.launch.config import PPOConfig
 from training.ppo.alarms import alarms, is_over_optimised, look, look_at_evaluations
 from training.ppo.learner import Watch
 
 FIRST = {"policy/entropy": 2.0, "response/length_mean": 20.0, "response/ended_share": 0.8, "kl/k1_mean": 0.0}
-CONFIG = PPOConfig(max_new_tokens=64, max_kl=50.0)
+CONFIG = from_dict(PPOConfig, {"sampling.max_new_tokens": 64, "limits.max_kl": 50.0})
 
 
 def kinds(now: dict[str, float], config: PPOConfig = CONFIG, first: dict[str, float] | None = None) -> list[str]:
@@ -55,7 +56,7 @@ def test_at_its_border_a_rule_is_quiet(now: dict[str, float]) -> None:
 def test_a_model_that_never_ended_or_was_always_cut_is_not_blamed() -> None:
     first = FIRST | {"response/ended_share": 0.0, "response/length_mean": 64.0}
     assert kinds({"response/ended_share": 0.0, "response/length_mean": 64.0}, first=first) == []
-    assert kinds({"kl/k1_mean": 1e9}, config=PPOConfig(max_kl=None)) == []
+    assert kinds({"kl/k1_mean": 1e9}, config=from_dict(PPOConfig, {"limits.max_kl": None})) == []
 
 
 def evaluations(*pairs: tuple[float, float]) -> list[dict[str, float]]:

@@ -13,6 +13,7 @@ from rig import LAYOUTS, Parts, Rig
 from torch import Tensor, nn
 
 from data.errors import WorkFailed
+from data.fields import with_values
 from training.lm.encoding import pack
 from training.lm.generation import Generated
 from training.lm.models import Machine
@@ -71,7 +72,7 @@ def prepared(parts: Parts) -> tuple[Rollout, Tensor, Tensor]:
 def taken(parts: Parts, rollout: Rollout, advantages: Tensor, returns: Tensor, index: Tensor) -> Minibatch:
     """The minibatch of the rows in `index`."""
     credit = Credit(rollout.scores, advantages, advantages, advantages, returns)
-    return minibatch_of(rollout, credit, index, parts.config.loss_mean)
+    return minibatch_of(rollout, credit, index, parts.config.optimiser.loss_mean)
 
 
 def weights_of(parts: Parts) -> Weights:
@@ -319,7 +320,7 @@ def test_every_prompt_comes_once_in_a_pass_and_each_pass_has_its_own_order(rig: 
     assert len({tuple(each) for each in passes}) > 1
     again = [prompt.key for prompt in prompts_of_iteration(parts.prompts, parts.config, 2)]
     assert again == drawn[8:12]  # told by the iteration alone: a resumed run draws the same
-    other_seed = replace(parts.config, seed=1)
+    other_seed = with_values(parts.config, {"machine.seed": 1})
     assert [p.key for p in prompts_of_iteration(parts.prompts, other_seed, 0)] != drawn[:4]
 
 
@@ -332,7 +333,7 @@ def test_more_prompts_are_drawn_than_there_are_by_going_round(rig: Rig) -> None:
 
 
 def test_minibatches_hold_every_row_once(rig: Rig) -> None:
-    config = replace(rig.parts("shared", prompts_per_iteration=6).config, minibatches=3)
+    config = rig.parts("shared", prompts_per_iteration=6, minibatches=3).config
     lots = [lot.tolist() for lot in minibatches(config, 1, 0, 6)]
     assert sorted(row for lot in lots for row in lot) == list(range(6))
     assert [len(lot) for lot in lots] == [2, 2, 2]
@@ -357,7 +358,7 @@ def test_another_engine_can_stand_in(rig: Rig) -> None:
 
     seams = Seams(generate=by_a_server, update=step_elsewhere)
     train(parts.config, parts.learner, parts.prompts, parts.encoder, parts.machine, parts.reporter, seams=seams)
-    assert asked == [6, 6] and stepped == [(6, True)] * 2 * parts.config.ppo_epochs
+    assert asked == [6, 6] and stepped == [(6, True)] * 2 * parts.config.optimiser.ppo_epochs
     assert rig.curve(parts.reporter.run, "response/length_mean") == [2.0, 2.0]
     asked.clear()
     watched = rig.parts("full", **WORDS, iterations=2, eval_prompts=2, eval_every=9)
@@ -396,7 +397,7 @@ def test_ptx_adds_the_language_model_loss_of_ranked_best_responses(rig: Rig) -> 
     assert losses[0] == losses[1] != losses[2]
     found = gradients(parts.roles.policy_parameters)
     for number in (0, 0, 1):
-        generator = torch.Generator().manual_seed((parts.config.seed * 100_003) * 1_009 + number)
+        generator = torch.Generator().manual_seed((parts.config.machine.seed * 100_003) * 1_009 + number)
         drawn = [
             parts.learner.best_of[place]
             for place in torch.randint(len(parts.learner.best_of), (4,), generator=generator)
@@ -468,7 +469,8 @@ def test_scores_may_be_divided_by_their_running_spread(rig: Rig) -> None:
 def test_the_surrogate_with_a_penalty_clips_nothing_and_pulls_back(rig: Rig) -> None:
     moved = {}
     for kl_coef in (0.0, 1e4):
-        parts = rig.parts("full", **WORDS, surrogate="penalty", update_kl_coef=kl_coef)
+        parts = rig.parts("full", **WORDS, surrogate="penalty")
+        parts.learner.update_kl_coef = kl_coef
         rollout, advantages, returns = prepared(parts)
         for number in range(4):
             figures = update_minibatch(

@@ -13,8 +13,8 @@ from rig import LAYOUTS, Parts, Rig
 from tiny import END
 from transformers import AutoModelForCausalLM
 
+from data.fields import with_values
 from training.jobs.reporter import Cancelled
-from training.launch.config import PPOConfig
 from training.lm.encoding import pack
 from training.lm.scorer import Scorer
 from training.ppo.rollout import Rollout, micro_batches_of, sample_rollout
@@ -47,7 +47,7 @@ def parts(request: pytest.FixtureRequest, rig: Rig) -> Parts:
 
 
 def sample(parts: Parts, n: int = 4, iteration: int = 0, check: Any = lambda: None, **changes: Any) -> Rollout:
-    config = PPOConfig(**({name: getattr(parts.config, name) for name in PPOConfig.__dataclass_fields__} | changes))
+    config = with_values(parts.config, changes)
     return sample_rollout(parts.roles, parts.prompts[:n], config, parts.encoder, parts.machine, iteration, check=check)
 
 
@@ -59,7 +59,7 @@ def test_everything_recorded_is_what_plain_transformers_says_of_the_same_ids(par
         n = len(sampled.response)
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([sampled.prompt + sampled.response])).logits[0]
-        table = torch.log_softmax(logits[len(sampled.prompt) - 1 : -1] / parts.config.temperature, dim=-1)
+        table = torch.log_softmax(logits[len(sampled.prompt) - 1 : -1] / parts.config.sampling.temperature, dim=-1)
         wanted = [table[place, token].item() for place, token in enumerate(sampled.response)]
         entropies = (-(table.exp() * table).sum(-1)).tolist()
         assert rollout.old_logprobs[row, :n].tolist() == pytest.approx(wanted, abs=1e-10)

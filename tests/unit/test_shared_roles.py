@@ -14,6 +14,7 @@ from rig import LAYOUTS, Parts, Rig
 from tiny import END
 from torch import Tensor
 
+from data.fields import with_values
 from training.lm.encoding import Sequences, pack
 from training.lm.packing import rows_of_batch
 from training.ppo.loop import minibatches
@@ -203,11 +204,11 @@ def test_lots_of_shared_prompts_hold_every_row_once_and_stay_within_their_size(
 
 
 def test_minibatches_keep_the_responses_to_a_prompt_together_where_they_can(rig: Rig) -> None:
-    config = replace(rig.parts("shared", prompts_per_iteration=6).config, responses_per_prompt=4, minibatches=3)
+    config = rig.parts("shared", prompts_per_iteration=6, responses_per_prompt=4, minibatches=3).config
     lots = [lot.tolist() for lot in minibatches(config, 1, 0, 24)]
     assert sorted(row for lot in lots for row in lot) == list(range(24))
     assert [len({row // 4 for row in lot}) for lot in lots] == [2, 2, 2]
-    scattered = replace(config, minibatches=8)  # six prompts can't be dealt out to eight
+    scattered = with_values(config, {"optimiser.minibatches": 8})  # six prompts can't be dealt out to eight
     lots = [lot.tolist() for lot in minibatches(scattered, 1, 0, 24)]
     assert sorted(row for lot in lots for row in lot) == list(range(24))
     assert max(len({row // 4 for row in lot}) for lot in lots) > 1

@@ -174,25 +174,25 @@ def largest_micro_batch(config: PPOConfig, lengths: Sequence[int], responses: in
     the shortest prompt leaves room for. Several responses to a prompt are taken to share it: a row each takes no more.
     The one place where a micro-batch's tokens are known.
     """
-    size, budget = config.max_new_tokens, config.micro_batch_tokens
-    together = config.responses_per_prompt if config.share_prompts else 1
+    size, budget = config.sampling.max_new_tokens, config.machine.micro_batch_tokens
+    together = config.sampling.responses_per_prompt if config.machine.share_prompts else 1
     longest = max(max(lengths) + size, min(budget, max(lengths) + together * size))
     tokens = max(longest, min(budget, math.ceil(responses / together) * longest))
     rows = math.ceil(tokens / longest)
     fitting = budget // (min(lengths) + together * size) * together or (budget - min(lengths)) // size
     scored = min(responses, max(1, fitting)) * size
-    return MicroBatch(rows, math.ceil(tokens / rows), scored, together if config.share_prompts else 0)
+    return MicroBatch(rows, math.ceil(tokens / rows), scored, together if config.machine.share_prompts else 0)
 
 
 def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequence[int], shape: MicroBatch) -> Workload:
     """What one micro-batch of training or scoring takes at most, and generation: at its beginning or at its end."""
-    prompts = min(config.batch_size, config.prompts_per_iteration)
-    rows = prompts * config.responses_per_prompt
-    length = max(lengths) + config.max_new_tokens - 1  # the last token is drawn, but never read
+    prompts = min(config.sampling.batch_size, config.sampling.prompts_per_iteration)
+    rows = prompts * config.sampling.responses_per_prompt
+    length = max(lengths) + config.sampling.max_new_tokens - 1  # the last token is drawn, but never read
     text = models.policy.config.get_text_config()
-    is_cut = config.top_k or config.top_p < 1
+    is_cut = config.sampling.top_k or config.sampling.top_p < 1
     choosing = rows * int(text.vocab_size) * (BYTES_PER_CUT_CHOICE if is_cut else BYTES_PER_CHOICE)
-    of_rollout = largest_micro_batch(config, lengths, config.responses_per_iteration)
+    of_rollout = largest_micro_batch(config, lengths, config.sampling.responses_per_iteration)
     try:
         update = max(
             most_held(models.policy, machine, policy_update(shape, machine)),

@@ -74,14 +74,14 @@ def compare_with_models(
     )
     wanted = scorer.score_ids([judge.reading.text(row).ids for row in start.rows])
     of_scores = difference("the reward model against its scorer", start.scores, wanted, is_half=is_half)
-    scale = scorer.info.std if config.scale_scores and scorer.info.std > 0 else 1.0
+    scale = scorer.info.std if config.advantages.score_scale == "sft" and scorer.info.std > 0 else 1.0
     before = scorer.score_ids([[*row.prompt, *row.response[:-1]] for row in start.rows]) / scale
     if not judge.reading.shares_ids:
         before = torch.zeros_like(before)
     of_values = difference("the critic against the reward model", start.values, before, is_half=is_half)
     del scorer
     model = load_language_model(source, machine.frozen_dtype if config.adapter == "lora" else torch.float32)
-    wanted = plain_logprobs(model, start.batch, config.temperature)
+    wanted = plain_logprobs(model, start.batch, config.sampling.temperature)
     of_reference = difference("the reference against its model", start.reference, wanted, is_half=is_half)
     return (
         f"on {len(start.rows)} texts the scores are off by {of_scores:.1g}, the critic's first values by "

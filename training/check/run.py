@@ -129,14 +129,15 @@ class Preflight:
 
     def sizes(self) -> str:
         config = self.config
-        rows = f"{config.prompts_per_iteration} prompts x {config.responses_per_prompt} responses"
+        sampling = config.sampling
+        rows = f"{sampling.prompts_per_iteration} prompts x {sampling.responses_per_prompt} responses"
         return (
-            f"{rows} = {config.responses_per_iteration} responses, in {config.minibatches} minibatches of "
-            f"{config.minibatch_size}, {config.ppo_epochs} times"
+            f"{rows} = {sampling.responses_per_iteration} responses, in {config.optimiser.minibatches} minibatches of "
+            f"{config.minibatch_size}, {config.optimiser.ppo_epochs} times"
         )
 
     def model(self) -> str:
-        self.machine = set_up_machine(self.config)
+        self.machine = set_up_machine(self.config.machine)
         self.reporter.versions(versions_of(self.machine))
         self.source = find_model(self.config.model, self.reporter.home, self.reporter)
         precision = "bf16 over fp32 weights" if self.machine.is_bf16 else "fp32"
@@ -172,11 +173,12 @@ class Preflight:
         reads = f"{context} tokens" if context < 2**30 else "texts of any length"
         left_out = {name: n for name, n in counts.items() if n and name != "used"}
         cut = f"; the reward model reads {self.info.max_length}, so the longest prompts lose their beginning" if (
-            max(lengths) + config.max_new_tokens + 1 > self.info.max_length
+            max(lengths) + config.sampling.max_new_tokens + 1 > self.info.max_length
         ) else ""  # fmt: skip
         return (
-            f"policy and critic read {reads}: prompts of up to {longest_prompt(config, context)} and responses of up "
-            f"to {config.max_new_tokens}; {len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens, "
+            f"policy and critic read {reads}: prompts of up to {longest_prompt(config.sampling, context)} and "
+            f"responses of up to {config.sampling.max_new_tokens}; {len(lengths)} prompts of {min(lengths)} to "
+            f"{max(lengths)} tokens, "
             f"{in_words(left_out) or 'none'} left out; {self.n_held_out} held-out prompts{cut}"
         )
 
@@ -235,7 +237,7 @@ class Preflight:
             make_states(optimizer)
         has_peak, started = reset_peak(self.machine), time.perf_counter()
         credit = Credit(rollout.scores, advantages, advantages, advantages, returns=rollout.old_values + advantages)
-        minibatch = minibatch_of(rollout, credit, torch.arange(rows), self.config.loss_mean)
+        minibatch = minibatch_of(rollout, credit, torch.arange(rows), self.config.optimiser.loss_mean)
         figures = update_minibatch(self.config, self.learner, minibatch, number=0, trains_policy=True)
         seconds = time.perf_counter() - started
         check_first_ratio(figures[RATIO_DEVIATION], self.machine)
@@ -296,8 +298,9 @@ def smaller(config: PPOConfig) -> str:
     """The change that saves the most, first."""
     if config.adapter == "full":
         return "use adapter=lora, with a reward model that was trained with adapters from the same model"
-    if config.micro_batch_tokens > config.max_prompt_tokens + config.max_new_tokens:
-        return f"lower micro_batch_tokens from {config.micro_batch_tokens}, or batch_size from {config.batch_size}"
+    tokens, sampling = config.machine.micro_batch_tokens, config.sampling
+    if tokens > sampling.max_prompt_tokens + sampling.max_new_tokens:
+        return f"lower machine.micro_batch_tokens from {tokens}, or sampling.batch_size from {sampling.batch_size}"
     return "use a smaller model or shorter texts (max_prompt_tokens, max_new_tokens)"
 
 
@@ -306,11 +309,11 @@ def worst_rollout(flight: Preflight) -> Rollout:
     """The longest prompt with the longest response, as often as one micro-batch holds it, as if it were sampled."""
     config, roles, device = flight.config, flight.roles, flight.machine.device
     longest = max(flight.prompts, key=lambda prompt: len(prompt.ids))
-    ids, size = longest.ids, config.max_new_tokens
+    ids, size = longest.ids, config.sampling.max_new_tokens
     response = (ids * (size // len(ids) + 1))[:size]
-    together = config.responses_per_prompt if roles.shares_prompts else 1
-    fitting = config.micro_batch_tokens // (len(ids) + together * size) * together
-    n = max(1, min(config.minibatch_size, fitting or (config.micro_batch_tokens - len(ids)) // size))
+    together = config.sampling.responses_per_prompt if roles.shares_prompts else 1
+    fitting = config.machine.micro_batch_tokens // (len(ids) + together * size) * together
+    n = max(1, min(config.minibatch_size, fitting or (config.machine.micro_batch_tokens - len(ids)) // size))
     prompts = [[*ids[place // together :], *ids[: place // together]] for place in range(n)]  # shared as in a rollout
     text = flight.encoder.decode(response)
     rows = [ScoredRow(longest.messages, prompt, response, text, longest.facts) for prompt in prompts]

@@ -61,9 +61,9 @@ def find_sample(
     item = next((prompt for prompt in known if prompt.facts), known[0])
     notes = [] if item.key in best else ["no response to the prompt is in the snapshot, a sentence stands in"]
     response = encoder.response_ids(best.get(item.key, STAND_IN))
-    if len(response) > config.max_new_tokens:
-        response = [*response[: config.max_new_tokens - 1], encoder.end_id]
-        notes.append(f"the response is cut to {config.max_new_tokens} tokens, as max_new_tokens says")
+    if len(response) > config.sampling.max_new_tokens:
+        response = [*response[: config.sampling.max_new_tokens - 1], encoder.end_id]
+        notes.append(f"the response is cut to {config.sampling.max_new_tokens} tokens, as max_new_tokens says")
     return ScoredRow(item.messages, item.ids, response, encoder.decode(response), item.facts), notes
 
 

@@ -19,6 +19,7 @@ from data.records import Run, RunStatus
 from data.runs.state import claim_run, events_of, get_run, heartbeat
 from data.store import Store
 from training.jobs.worker import Pace
+from training.launch.kinds import config_of
 from training.launch.process import QUIET
 
 PATIENCE_S = 60.0  # for the first process to claim the run
@@ -53,7 +54,7 @@ def claim_for_launch(store: Store, run_id: str) -> Run:
     """
     with store.read() as tx:
         run = get_run(tx, run_id)
-    check_number(int(run.config.get("processes", 1)))
+    check_number(config_of(run).machine.processes)
     _take_over_environment()
     worker_id = f"{socket.gethostname()}-launch-{os.getppid()}-{os.environ.get('MASTER_PORT', 'alone')}"
     if not is_first():

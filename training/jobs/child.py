@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 from data.errors import Fenced, ProjectError, WorkFailed
-from data.fields import from_dict
 from data.files.paths import STORE_VARIABLE, Home, open_home
 from data.packages import check_packages
 from data.records import FailureKind, RunStatus
@@ -29,7 +28,7 @@ from data.store import Store, open_store
 from training.jobs.accelerate import Lease, claim_for_launch, is_first
 from training.jobs.inputs import check_snapshot
 from training.jobs.reporter import Cancelled, NotFinite, Reporter, Silent
-from training.launch.kinds import CONFIGS, KINDS
+from training.launch.kinds import KINDS, config_of
 from training.launch.process import HELPER_VARIABLE, PARENT_VARIABLE
 
 Job = Callable[[Any, Reporter], dict[str, Any]]
@@ -85,7 +84,7 @@ def do_run(store: Store, home: Home, run_id: str, epoch: int) -> int:
     try:
         check_snapshot(reporter)
         job: Job = importlib.import_module(KINDS[run.kind].job).run
-        result = job(from_dict(CONFIGS[run.kind], run.config), reporter)
+        result = job(config_of(run), reporter)
         status = RunStatus.SUCCEEDED
     except Cancelled:
         status = RunStatus.CANCELLED
@@ -123,7 +122,7 @@ def help_with(store: Store, home: Home, run_id: str, epoch: int) -> int:
     signal.signal(signal.SIGTERM, reporter.request_stop)
     job: Job = importlib.import_module(KINDS[run.kind].job).run
     try:
-        job(from_dict(CONFIGS[run.kind], run.config), reporter)
+        job(config_of(run), reporter)
     except Cancelled:
         return 0
     except ProjectError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from data.records import RunKind
+from data.fields import from_dict, named_as_now
+from data.records import Run, RunKind
 from training.launch.config import (
     BaselinesConfig,
     CompareConfig,
@@ -68,7 +70,9 @@ KINDS: dict[RunKind, Kind] = {
         writes=Writes.REWARD_MODEL,
         command="train reward",
         help="train a reward model on a snapshot's rankings",
-        first=("model", "adapter", "epochs", "learning_rate", "batch_prompts", "max_length"),
+        first=(
+            "model", "adapter", "optimiser.epochs", "optimiser.learning_rate", "optimiser.batch_prompts", "max_length",
+        ),
     ),
     RunKind.PPO: Kind(
         config=PPOConfig,
@@ -80,8 +84,8 @@ KINDS: dict[RunKind, Kind] = {
         command="train ppo",
         help="train a policy against a reward model with PPO",
         first=(
-            "model", "adapter", "iterations", "prompts_per_iteration", "responses_per_prompt", "max_new_tokens",
-            "kl_coef", "kl_target", "learning_rate",
+            "model", "adapter", "iterations", "sampling.prompts_per_iteration", "sampling.responses_per_prompt",
+            "sampling.max_new_tokens", "kl.coef", "kl.target", "optimiser.learning_rate",
         ),
     ),
     RunKind.SFT: Kind(
@@ -93,7 +97,7 @@ KINDS: dict[RunKind, Kind] = {
         writes=Writes.LANGUAGE_MODEL,
         command="train sft",
         help="fine-tune on the best-ranked responses",
-        first=("model", "adapter", "epochs", "learning_rate", "batch_size", "max_length"),
+        first=("model", "adapter", "optimiser.epochs", "optimiser.learning_rate", "optimiser.batch_size", "max_length"),
     ),
     RunKind.DPO: Kind(
         config=DPOConfig,
@@ -104,7 +108,7 @@ KINDS: dict[RunKind, Kind] = {
         writes=Writes.LANGUAGE_MODEL,
         command="train dpo",
         help="train on the preference pairs directly, with DPO",
-        first=("model", "adapter", "epochs", "learning_rate", "beta", "batch_size"),
+        first=("model", "adapter", "optimiser.epochs", "optimiser.learning_rate", "kl.beta", "optimiser.batch_size"),
     ),
     RunKind.RLOO: Kind(
         config=RLOOConfig,
@@ -116,8 +120,8 @@ KINDS: dict[RunKind, Kind] = {
         command="train rloo",
         help="train a policy against a reward model without a critic, with RLOO",
         first=(
-            "model", "adapter", "iterations", "prompts_per_step", "responses_per_prompt", "max_new_tokens", "kl_coef",
-            "learning_rate",
+            "model", "adapter", "iterations", "sampling.prompts_per_step", "sampling.responses_per_prompt",
+            "sampling.max_new_tokens", "kl.coef", "optimiser.learning_rate",
         ),
     ),
     RunKind.CHECK: Kind(
@@ -163,3 +167,14 @@ KINDS: dict[RunKind, Kind] = {
 CONFIGS: dict[RunKind, type] = {kind: row.config for kind, row in KINDS.items()}
 TRAINED: tuple[RunKind, ...] = tuple(kind for kind, row in KINDS.items() if row.first)
 WRITERS: tuple[RunKind, ...] = tuple(kind for kind, row in KINDS.items() if row.writes is Writes.LANGUAGE_MODEL)
+GONE = frozenset({"update_kl_coef"})  # fields that runs of older releases have, and nothing reads
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """A run's configuration by the names that fields have today, whichever release has stored it."""
+    return named_as_now(CONFIGS[run.kind], {name: value for name, value in run.config.items() if name not in GONE})
+
+
+def config_of(run: Run) -> Any:
+    """What a run was asked to do. Raises InvalidConfig where this release can't read it."""
+    return from_dict(CONFIGS[run.kind], settings(run))

@@ -63,7 +63,9 @@ def queue_seeds(
     """Queue n runs that differ in their seeds alone, counted up from the configuration's. Raises as `queue_run`."""
     if not 1 <= n <= MOST_SEEDS:
         raise InvalidConfig(f"{n} seeds: 1 to {MOST_SEEDS} are allowed")
-    alike = [from_dict(type(config), to_dict(config) | {"seed": config.seed + number}) for number in range(n)]
+    alike = [
+        from_dict(type(config), to_dict(config) | {"machine.seed": config.machine.seed + number}) for number in range(n)
+    ]
     nonces = [nonce if nonce is None or not number else f"{nonce}.{number}" for number in range(n)]
     return [queue_run(store, who, kind, each, nonce=word, **links) for each, word in zip(alike, nonces, strict=True)]
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from training.jobs.reporter import NotFinite
-from training.launch.config import GenerationConfig
+from training.launch.config import SamplingOptions
 from training.lm.models import Machine
 
 COMPACT_SHARE = 0.85  # rows are dropped when fewer than this share of them is still unfinished
@@ -74,7 +74,7 @@ def generate(
     model: Any,
     prompts: Sequence[Sequence[int]],
     n: int,
-    config: GenerationConfig,
+    sampling: SamplingOptions,
     uniform: Tensor,
     *,
     stop_ids: frozenset[int],
@@ -102,7 +102,7 @@ def generate(
     if n > 1:
         cache.batch_repeat_interleave(n)
         logits, attention = logits.repeat_interleave(n, 0), attention.repeat_interleave(n, 0)
-    return _decode(model, cache, logits, attention, config, uniform, stop_ids, machine, check)
+    return _decode(model, cache, logits, attention, sampling, uniform, stop_ids, machine, check)
 
 
 def _decode(
@@ -110,7 +110,7 @@ def _decode(
     cache: Any,
     logits: Tensor,
     attention: Tensor,
-    config: GenerationConfig,
+    sampling: SamplingOptions,
     uniform: Tensor,
     stop_ids: frozenset[int],
     machine: Machine,
@@ -119,9 +119,9 @@ def _decode(
     word = cache_word(model)
     generated = [Generated() for _ in range(len(logits))]
     rows = list(range(len(logits)))  # which response each row of the batch is
-    for t in range(config.max_new_tokens):
+    for t in range(sampling.max_new_tokens):
         check()
-        tokens = choose_tokens(logits, uniform[rows, t], config.temperature, config.top_k, config.top_p)
+        tokens = choose_tokens(logits, uniform[rows, t], sampling.temperature, sampling.top_k, sampling.top_p)
         alive = []
         for position, (row, token) in enumerate(zip(rows, tokens.tolist(), strict=True)):
             if not generated[row].has_ended:
@@ -129,7 +129,7 @@ def _decode(
                 generated[row].has_ended = token in stop_ids
             if not generated[row].has_ended:
                 alive.append(position)
-        if not alive or t + 1 == config.max_new_tokens:
+        if not alive or t + 1 == sampling.max_new_tokens:
             break
         if len(alive) < COMPACT_SHARE * len(rows):
             index = torch.tensor(alive, device=machine.device)
@@ -171,7 +171,7 @@ class Generate(Protocol):
         model: Any,
         prompts: Sequence[Sequence[int]],
         n: int,
-        config: GenerationConfig,
+        sampling: SamplingOptions,
         uniform: Tensor,
         *,
         stop_ids: frozenset[int],

@@ -23,7 +23,7 @@ from data.files.paths import Home
 from data.files.readable import is_hub_id
 from data.runs.best_policy import BEST_FOLDER, is_best, run_of
 from training.jobs.reporter import Recorder
-from training.launch.config import DEMO_MODEL, MachineConfig
+from training.launch.config import DEMO_MODEL, MachineOptions, SamplingOptions
 from training.lm.checkpoint import misfits
 from training.lm.demo_model import ensure_demo_model
 from training.lm.encoding import Encoder
@@ -62,22 +62,22 @@ class Machine:
         return torch.bfloat16 if self.is_bf16 else torch.float32
 
 
-def set_up_machine(config: MachineConfig) -> Machine:
+def set_up_machine(options: MachineOptions) -> Machine:
     """Choose device, precision and threads, and seed every random source. Raises InvalidInput for a missing device."""
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    device = next(name for name in available if available[name]) if config.device == "auto" else config.device
+    device = next(name for name in available if available[name]) if options.device == "auto" else options.device
     if not available[device]:
         raise InvalidInput(f"device = {device!r}: this machine has none; use auto or cpu")
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     import transformers
 
-    transformers.set_seed(config.seed)
-    is_bf16 = config.precision == "bf16" or (config.precision == "auto" and device == "cuda")
+    transformers.set_seed(options.seed)
+    is_bf16 = options.precision == "bf16" or (options.precision == "auto" and device == "cuda")
     return Machine(torch.device(device), is_bf16)
 
 
@@ -156,13 +156,13 @@ def context_of(source: ModelSource) -> int:
     return context_length(_load(AutoConfig, source))
 
 
-def longest_prompt(config: Any, context: int) -> int:
+def longest_prompt(sampling: SamplingOptions, context: int) -> int:
     """The most tokens that a prompt may have, so that a whole response fits after it. Raises InvalidInput for none."""
-    if config.max_new_tokens >= context:
+    if sampling.max_new_tokens >= context:
         raise InvalidInput(
-            f"max_new_tokens = {config.max_new_tokens} leaves no room for a prompt: the model reads {context} tokens"
+            f"max_new_tokens = {sampling.max_new_tokens} leaves no room for a prompt: the model reads {context} tokens"
         )
-    return int(min(config.max_prompt_tokens, context - config.max_new_tokens))
+    return int(min(sampling.max_prompt_tokens, context - sampling.max_new_tokens))
 
 
 def fitting_length(wanted: int, source: ModelSource, reporter: Recorder) -> int:

@@ -131,16 +131,16 @@ def common_arguments(config: TrainConfig, reporter: Reporter, machine: Machine) 
     """Arguments that every trainer gets alike."""
     return {
         "output_dir": str(reporter.folder / "trainer"),
-        "seed": config.seed,
-        "data_seed": config.seed,
+        "seed": config.machine.seed,
+        "data_seed": config.machine.seed,
         "use_cpu": machine.device.type == "cpu",
         "bf16": machine.is_bf16,
-        "max_grad_norm": config.max_grad_norm,
+        "max_grad_norm": config.optimiser.max_grad_norm,
         "gradient_checkpointing": False,
         "logging_steps": 1,
         "logging_nan_inf_filter": False,  # else a loss that is not a number would be shown as the last one that was
         "save_strategy": "steps",
-        "save_steps": config.checkpoint_every,
+        "save_steps": config.machine.checkpoint_every,
         "eval_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
@@ -158,7 +158,7 @@ def warmup_steps(share: float, n_examples: int, batch_size: int, epochs: int) ->
 
 def lora_config(config: TrainConfig, task: TaskType, model: Any) -> LoraConfig:
     """Low-rank adapters for this model, on every linear layer but the head."""
-    return adapter_on(model, config.lora_rank, config.lora_alpha, task)
+    return adapter_on(model, config.optimiser.lora_rank, config.optimiser.lora_alpha, task)
 
 
 def with_adapter(model: Any, config: TrainConfig, task: TaskType) -> Any:

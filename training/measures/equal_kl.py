@@ -17,7 +17,12 @@ from data.runs.state import events_of
 from data.store.engine import Tx
 
 KL, SCORE = "held_out/kl_mean", "held_out/score_mean"
-AS_ASKED = ("eval_prompts", "max_new_tokens", "temperature", "seed")  # what evaluations are made with
+AS_ASKED = {  # what evaluations are made with, and what older releases called it
+    "evaluation.prompts": "eval_prompts",
+    "sampling.max_new_tokens": "max_new_tokens",
+    "sampling.temperature": "temperature",
+    "machine.seed": "seed",
+}
 PROMPTS_EVENT = "held_out_prompts"
 NO_EVALUATIONS = "no held-out evaluations"
 NOT_THERE = "no evaluation that near the start"
@@ -66,7 +71,11 @@ def row_at(path: Path, kl: float | None) -> dict[str, Any]:
 def settings_that_differ(tx: Tx, runs: Iterable[Run]) -> list[str]:
     """Names of what the runs' evaluations were not made with alike, the prompts themselves last."""
     known = list(runs)
-    found = [name for name in AS_ASKED if len({run.config.get(name) for run in known}) > 1]
+    found = [
+        name
+        for name, former in AS_ASKED.items()
+        if len({run.config.get(name, run.config.get(former)) for run in known}) > 1
+    ]
     prompts = {event.detail.get("sha256") for run in known for event in events_of(tx, run.id, kinds=(PROMPTS_EVENT,))}
     return [*found, *([PROMPTS_EVENT] if len(prompts - {None}) > 1 else [])]  # None: of an older release
 

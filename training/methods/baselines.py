@@ -44,7 +44,7 @@ START = "start"  # its name in the table
 
 def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
     """Sample and score the start and every named policy; the result is the table and the curve of best-of-n."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = encoder_of_run(source, reporter)
@@ -73,7 +73,7 @@ def run(config: BaselinesConfig, reporter: Reporter) -> dict[str, Any]:
             rows.append(judge.row(name, policy, source))
         reporter.step(number, total)
     left_out.report(reporter, "Name policies that were trained from the start")
-    table = {"prompts": len(prompts), "responses": config.responses, "policies": rows, "best_of_n": curve}
+    table = {"prompts": len(prompts), "responses": config.sampling.responses, "policies": rows, "best_of_n": curve}
     table |= compare_at_equal_kl(rows, curve, reporter)
     for row in rows:
         row.update(judge.gain_interval(row))
@@ -146,11 +146,11 @@ class Judge:
 
     def row(self, name: str, policy: ModelSource, start: ModelSource) -> dict[str, Any]:
         """A policy's line of the table. The standard error is over prompts."""
-        rows = self.sample(policy, self.config.responses)
+        rows = self.sample(policy, self.config.sampling.responses)
         here = self.logprobs(policy, rows)
         kl = 0.0 if policy == start else float((here - self.logprobs(start, rows)).mean())
         scores = self.scorers.first.score(rows).tolist()
-        n = self.config.responses
+        n = self.config.sampling.responses
         means = [fmean(scores[place : place + n]) for place in range(0, len(scores), n)]
         self.means[name] = means
         error = pstdev(means) / math.sqrt(max(1, len(means) - 1))
@@ -160,7 +160,7 @@ class Judge:
 
     def curve_of_best(self, start: ModelSource) -> list[dict[str, float]]:
         """Best-of-n by the reward model, n = 1, 2, 4, ...: mean score over all ways to draw n, and its KL."""
-        most = self.config.best_of
+        most = self.config.sampling.best_of
         scores = self.scorers.first.score(self.sample(start, most)).tolist()
         self.groups = [scores[place : place + most] for place in range(0, len(scores), most)]
         return [
@@ -170,7 +170,7 @@ class Judge:
 
     @property
     def sizes(self) -> list[int]:
-        most = self.config.best_of
+        most = self.config.sampling.best_of
         return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
     def gain_interval(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -186,16 +186,17 @@ class Judge:
         """n responses to each prompt, with the same random numbers for every model."""
         model = load_language_model(source, self.machine.frozen_dtype).to(self.machine.device)
         keys = [f"{item.key}:{each}" for item in self.prompts for each in range(n)]
-        config, check = self.config, self.reporter.raise_if_stopping
-        rows, _ = sample_responses(model, self.prompts, n, keys, config, self.encoder, self.machine, check)
+        sampling, seed = self.config.sampling, self.config.machine.seed
+        words = (self.encoder, self.machine, self.reporter.raise_if_stopping)
+        rows, _ = sample_responses(model, self.prompts, n, keys, sampling, seed, *words)
         return rows
 
     def logprobs(self, source: ModelSource, rows: list[ScoredRow]) -> torch.Tensor:
         """Log-probability of each response under a model, (B,), at the sampling temperature."""
         model = load_language_model(source, torch.float32).to(self.machine.device)
-        policy = Policy(Trunk(backbone(model), self.machine), model, self.config.temperature)
+        policy = Policy(Trunk(backbone(model), self.machine), model, self.config.sampling.temperature)
         batch = pack_rows_of(rows, self.encoder, self.machine)
-        micro_batches = list(micro_batches_of(batch, self.config.micro_batch_tokens))
+        micro_batches = list(micro_batches_of(batch, self.config.machine.micro_batch_tokens))
         return logprobs_of(policy, batch, micro_batches, self.reporter.raise_if_stopping).sum(1).double().cpu()
 
 

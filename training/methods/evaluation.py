@@ -42,14 +42,14 @@ def evaluate_on_the_way(
     loaded already.
     """
     run_id = reporter.run.reward_run_id
-    if run_id is None or not config.eval_prompts:
+    if run_id is None or not config.evaluation.prompts:
         return
     with kept_random_state():
         judge = reward_model or load_reward_model(run_id, reporter, machine, encoder)
         prompts = load_held_out(config, reporter, encoder, context_of(source), {REWARD_MODEL: judge.reading})
         if not prompts:
             return
-        policy, start = policy_and_start(trainer, source, machine, config.temperature)
+        policy, start = policy_and_start(trainer, source, machine, config.sampling.temperature)
     trainer.add_callback(HeldOutEvaluation(config, reporter, machine, encoder, prompts, judge, policy, start))
 
 
@@ -102,7 +102,7 @@ class HeldOutEvaluation(TrainerCallback):  # type: ignore[misc]
 
     def _evaluate_if_due(self, state: Any) -> None:
         step, total = int(state.global_step), int(state.max_steps)
-        if (step % self.config.eval_every and step != total) or self._is_done(step):
+        if (step % self.config.evaluation.every and step != total) or self._is_done(step):
             return
         language_model = self.policy.language_model
         was_training = language_model.training

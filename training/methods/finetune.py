@@ -76,7 +76,7 @@ class ReportingDPOTrainer(ReportingTrainer, DPOTrainer):  # type: ignore[misc]
 
 def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     """Train on the run's snapshot and save the model so that plain transformers loads it."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = encoder_of_run(source, reporter)
@@ -90,7 +90,7 @@ def run(config: FinetuneConfig, reporter: Reporter) -> dict[str, Any]:
     trainer: Any
     if is_dpo:
         assert isinstance(config, DPOConfig)
-        options = TRLDPOConfig(**arguments, beta=config.beta, max_length=config.max_length)
+        options = TRLDPOConfig(**arguments, beta=config.kl.beta, max_length=config.max_length)
         adapter = lora_config(config, TaskType.CAUSAL_LM, model) if is_lora else None
         trainer = ReportingDPOTrainer(
             model=model,
@@ -180,13 +180,13 @@ def reported(rows: list[dict[str, Any]], counts: Counter[str], reporter: Reporte
 
 
 def _batch_arguments(config: FinetuneConfig, n_examples: int) -> dict[str, Any]:
-    micro = min(config.micro_batch_size, config.batch_size)
+    micro = min(config.machine.micro_batch_size, config.optimiser.batch_size)
     return {
-        "num_train_epochs": config.epochs,
+        "num_train_epochs": config.optimiser.epochs,
         "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": config.batch_size // micro,
+        "gradient_accumulation_steps": config.optimiser.batch_size // micro,
         "learning_rate": peak_learning_rate(config),
         "lr_scheduler_type": "cosine_with_min_lr",
         "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
-        "warmup_steps": warmup_steps(WARMUP_SHARE, n_examples, config.batch_size, config.epochs),
+        "warmup_steps": warmup_steps(WARMUP_SHARE, n_examples, config.optimiser.batch_size, config.optimiser.epochs),
     }

@@ -81,7 +81,7 @@ class ReportingRLOOTrainer(ReportingTrainer, RLOOTrainer):  # type: ignore[misc]
 
 def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     """Train a policy with RLOO and save it so that plain transformers loads it."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = encoder_of_run(source, reporter)
@@ -92,24 +92,27 @@ def run(config: RLOOConfig, reporter: Reporter) -> dict[str, Any]:
     is_lora = config.adapter == "lora"
     model = load_language_model(source, machine.frozen_dtype if is_lora else torch.float32)
     stop_as(model, encoder)  # TRL stops at what the model's settings list
-    n, rows = config.responses_per_prompt, config.prompts_per_step * config.responses_per_prompt
+    n, rows = (
+        config.sampling.responses_per_prompt,
+        config.sampling.prompts_per_step * config.sampling.responses_per_prompt,
+    )
     options = TRLRLOOConfig(
         **common_arguments(config, reporter, machine),
         max_steps=config.iterations,
         per_device_train_batch_size=rows,
         num_generations=n,
-        max_completion_length=config.max_new_tokens,
-        temperature=config.temperature,
+        max_completion_length=config.sampling.max_new_tokens,
+        temperature=config.sampling.temperature,
         top_k=0,
         top_p=1.0,
         repetition_penalty=1.0,
-        beta=config.kl_coef,
+        beta=config.kl.coef,
         learning_rate=peak_learning_rate(config),
         lr_scheduler_type="constant",
     )
     trainer: Any = ReportingRLOOTrainer(
         model=model,
-        reward_funcs=scores_of(prompts, reward_model, encoder, config.missing_eos_penalty),
+        reward_funcs=scores_of(prompts, reward_model, encoder, config.advantages.missing_eos_penalty),
         args=options,
         train_dataset=Dataset.from_list([{"prompt": str(place)} for place in range(len(prompts))]),
         processing_class=encoder.tokenizer,

@@ -43,11 +43,11 @@ def alarms(
     """All that is wrong. `first`, `now`: figures of the first and of this iteration. `evaluations`: in their order."""
     raised = []
     kl, length = now["kl/k1_mean"], now["response/length_mean"]
-    if config.max_kl is not None and kl > config.max_kl:
+    if config.limits.max_kl is not None and kl > config.limits.max_kl:
         raised.append(
             TrainingAlarm(
                 "kl_above_ceiling",
-                f"KL to the reference {kl:.1f} nats per response, max_kl = {config.max_kl:g}",
+                f"KL to the reference {kl:.1f} nats per response, max_kl = {config.limits.max_kl:g}",
                 "raise kl_coef or set kl_target, lower learning_rate; take the best policy, run:ID/best, not the last",
             )
         )
@@ -102,12 +102,12 @@ def _length_alarms(config: PPOConfig, first: dict[str, float], length: float, en
                 "raise missing_eos_penalty or max_new_tokens; look whether the reward model likes length",
             )
         )
-    is_grown = first["response/length_mean"] < AT_THE_CAP * config.max_new_tokens
-    if is_grown and length >= AT_THE_CAP * config.max_new_tokens:
+    is_grown = first["response/length_mean"] < AT_THE_CAP * config.sampling.max_new_tokens
+    if is_grown and length >= AT_THE_CAP * config.sampling.max_new_tokens:
         raised.append(
             TrainingAlarm(
                 "length_at_the_cap",
-                f"{length:.1f} tokens in the mean, max_new_tokens = {config.max_new_tokens}",
+                f"{length:.1f} tokens in the mean, max_new_tokens = {config.sampling.max_new_tokens}",
                 "the score may be gamed by length: compare it with the length in the reward run's report",
             )
         )

@@ -134,8 +134,8 @@ def _shared(
     reward_head = _linear(head, machine)
     critic = Critic(trunk(CRITIC), _value_head(reward_head.weight, config, info, machine))
     return Roles(
-        policy=Policy(trunk(POLICY), inner, config.temperature),
-        reference=Policy(trunk(None), inner, config.temperature),
+        policy=Policy(trunk(POLICY), inner, config.sampling.temperature),
+        reference=Policy(trunk(None), inner, config.sampling.temperature),
         critic=critic,
         reward_model=SharedRewardModel(
             trunk(REWARD), reward_head, shared_reading(encoder, info, folder), _heads(folder, info)
@@ -179,12 +179,12 @@ def _policy_and_reference(
     if config.adapter == "lora":
         model = load_language_model(source, machine.frozen_dtype).to(machine.device).requires_grad_(False)
         model = attach(model, lora_config(config, TaskType.CAUSAL_LM, model), POLICY)
-        return adapted_policy(model, POLICY, machine, config.temperature)
+        return adapted_policy(model, POLICY, machine, config.sampling.temperature)
     # The reference has the policy's precision: a bf16 copy would be 0.02 nats away before the first update.
     trained = load_language_model(source, torch.float32).to(machine.device)
     frozen = load_language_model(source, torch.float32).to(machine.device).requires_grad_(False)
-    policy = Policy(Trunk(backbone(trained), machine), trained, config.temperature)
-    reference = Policy(Trunk(backbone(frozen), machine), frozen, config.temperature)
+    policy = Policy(Trunk(backbone(trained), machine), trained, config.sampling.temperature)
+    reference = Policy(Trunk(backbone(frozen), machine), frozen, config.sampling.temperature)
     return policy, reference, dict(trained.named_parameters())
 
 
@@ -214,7 +214,7 @@ def _value_head(weight: Tensor, config: PPOConfig, info: RewardInfo | None, mach
     Without a reward model that reads the policy's tokens (`info` None) it starts at 0.
     """
     head = nn.Linear(weight.shape[1], 1)
-    scale = info.std if info is not None and config.scale_scores and info.std > 0 else 1.0
+    scale = info.std if info is not None and config.advantages.score_scale == "sft" and info.std > 0 else 1.0
     with torch.no_grad():
         if info is None:
             head.weight.zero_()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from data.errors import InvalidInput
+from data.fields import with_values
 from data.files.rollouts import HELD_OUT, write_rollout
 from data.files.snapshots import read_groups
 from data.records import Split
@@ -46,7 +47,7 @@ from training.ppo.token_rows import token_rows
 from training.ppo.update import Metrics
 
 BEST_FOLDER, BEST_FILE = "best", "best.json"
-MICRO_BATCH_TOKENS = PPOConfig.micro_batch_tokens  # where the configuration has none
+MICRO_BATCH_TOKENS = PPOConfig().machine.micro_batch_tokens  # where the configuration has none
 SAME_NUMBERS = -1  # in place of an iteration: the same random numbers at each evaluation
 
 # What the best checkpoint is told by: the first of these that was measured.
@@ -68,14 +69,15 @@ class Evaluation:
     seconds: Sequence[RewardModel] = ()
 
     def is_due(self, iteration: int) -> bool:
-        return iteration % self.config.eval_every == 0 or iteration == self.config.iterations
+        return iteration % self.config.evaluation.every == 0 or iteration == self.config.iterations
 
     def measure(self, learner: Learner, by: Callable[..., list[Generated]] = generate) -> Metrics:
         """The held-out figures of the policy; its responses are recorded, and it is saved if it is the best.
 
         `by`: what samples.
         """
-        config = replace(self.config, responses_per_prompt=1, prompts_per_iteration=len(self.prompts), minibatches=1)
+        once = {"sampling.responses_per_prompt": 1, "sampling.prompts_per_iteration": len(self.prompts)}
+        config = with_values(self.config, once | {"optimiser.minibatches": 1})
         rollout = sample_rollout(
             learner.roles, self.prompts, config, self.encoder, self.machine, SAME_NUMBERS,
             check=self.reporter.raise_if_stopping, by=by,
@@ -84,12 +86,12 @@ class Evaluation:
             rollout.batch.mask, rollout.ended, rollout.scores, rollout.old_logprobs, rollout.ref_logprobs
         )
         score, kl = figures[SCORE], max(figures[KL], 0.0)  # by chance it is below 0
-        figures["held_out/objective"] = score - learner.score_scale * self.config.kl_coef * kl
+        figures["held_out/objective"] = score - learner.score_scale * self.config.kl.coef * kl
         second = self.second_scores(rollout)
         spread = self.spread_of_heads(learner, rollout) if second is None else None
         figures |= spread_figures(spread, score) | ({} if second is None else second_figures(second))
         self.record(learner, rollout, second)
-        weight = learner.score_scale * self.config.kl_coef if figures[KL] > 0 else 0.0
+        weight = learner.score_scale * self.config.kl.coef if figures[KL] > 0 else 0.0
         self.keep_if_best(learner, figures, values_by_prompt(rollout, weight, second, spread))
         return figures
 
@@ -115,7 +117,7 @@ class Evaluation:
 
     def micro_batches(self, rollout: Rollout) -> Iterator[list[int]]:
         """The rows of each micro-batch, after a look whether the run is to stop."""
-        for index in micro_batches_of(rollout.batch, self.config.micro_batch_tokens):
+        for index in micro_batches_of(rollout.batch, self.config.machine.micro_batch_tokens):
             self.reporter.raise_if_stopping()
             yield index.tolist()
 
@@ -124,10 +126,11 @@ class Evaluation:
         config, mask = self.config, rollout.batch.mask
         kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
         scores = rollout.scores / learner.score_scale
-        rewards = token_rewards(scores, kl, mask, learner.kl_coef if config.kl_place == "reward" else 0.0)
-        advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
+        rewards = token_rewards(scores, kl, mask, learner.kl_coef if config.kl.place == "reward" else 0.0)
+        discounts = (config.advantages.gamma, config.advantages.gae_lambda)
+        advantages, returns = gae(rewards, rollout.old_values, mask, *discounts)
         credit = Credit(scores, kl, rewards, advantages, returns)
-        rows = token_rows(rollout, credit, config, self.encoder, learner.kl_coef, config.token_rows)
+        rows = token_rows(rollout, credit, config, self.encoder, learner.kl_coef, config.evaluation.token_rows)
         for row, prompt in zip(rows, self.prompts, strict=False):
             row["prompt_key"] = prompt.key
         for row, scores in zip(rows, () if second is None else second, strict=False):
@@ -183,7 +186,9 @@ def measure(
     that PPO's are drawn with. `check` may raise to stop."""
     policy.trunk.activate()
     keys = numbered_keys(SAME_NUMBERS, len(prompts), 1)
-    rows, ended = sample_responses(policy.language_model, prompts, 1, keys, config, encoder, machine, check)
+    rows, ended = sample_responses(
+        policy.language_model, prompts, 1, keys, config.sampling, config.machine.seed, encoder, machine, check
+    )
     batch = pack_rows_of(rows, encoder, machine)
     micro_batches = list(micro_batches_of(batch, MICRO_BATCH_TOKENS))
     here, there = (logprobs_of(each, batch, micro_batches, check) for each in (policy, start))
@@ -252,13 +257,13 @@ def held_out_prompts(
 ) -> list[PromptItem]:
     """The first prompts of the snapshot's held-out side that fit, and that nothing behind the run was trained on; the
     rest is counted in an event."""
-    limit, counts = longest_prompt(config, context), Counter[str](used=0, too_long=0, refused=0, trained_on=0)
+    limit, counts = longest_prompt(config.sampling, context), Counter[str](used=0, too_long=0, refused=0, trained_on=0)
     with reporter.store.read() as tx:
         known = trained_on(tx, reporter.home, runs=[reporter.run.id])
     prompts: dict[str, PromptItem] = {}
     left_out = set[str]()
     for group in read_groups(reporter.home.snapshot_folder(reporter.run.snapshot_id or "")):
-        if len(prompts) >= config.eval_prompts:
+        if len(prompts) >= config.evaluation.prompts:
             break
         if group.split is not Split.EVAL or group.prompt_id in prompts or group.prompt_id in left_out:
             continue
@@ -276,7 +281,7 @@ def held_out_prompts(
             continue
         counts["used"] += 1
         prompts[group.prompt_id] = PromptItem(group.prompt_id, group.messages, ids, group.facts)
-    if config.eval_prompts:
+    if config.evaluation.prompts:
         keys = "\n".join(messages_fingerprint(each.messages) for each in prompts.values())
         unsure = {"not_known": known.unknown} if known.unknown else {}
         lost = {name: n for name, n in counts.items() if name != "used"}

@@ -85,25 +85,26 @@ def train(
             # 5. The KL is in the reward of each token, the score at the last one.
             scores = final_scores(rollout, config, learner.score_scale)
             kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
-            penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
+            penalty = learner.kl_coef if config.kl.place == "reward" else 0.0
             rewards = token_rewards(scores, kl, mask, penalty)
-            if config.whiten_rewards:
+            if config.advantages.score_scale == "whiten":
                 rewards = whiten(rewards, mask, keeps_mean=True)
 
             # 6. What stands in padding never leaks in.
             if iteration == 0:
                 rollout = with_centred_critic(learner, rollout, scores)
-            advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
+            discounts = (config.advantages.gamma, config.advantages.gae_lambda)
+            advantages, returns = gae(rewards, rollout.old_values, mask, *discounts)
             advantages = whiten(advantages, mask)
             work = Unfinished(rollout, Credit(scores, kl, rewards, advantages, returns))
 
         # 7. The critic may start first; its values decide what counts as better than expected.
         rollout, credit, steps = work.rollout, work.credit, work.steps
         started, before = time.perf_counter(), rollout.seconds.get("update", 0.0)
-        trains_policy, learner.unfinished = iteration >= config.critic_warmup, work
+        trains_policy, learner.unfinished = iteration >= config.optimiser.critic_warmup, work
         with saved_if_cancelled(learner, reporter):
             for index in minibatches_to_do(config, iteration, work):
-                minibatch = minibatch_of(rollout, credit, index, config.loss_mean)
+                minibatch = minibatch_of(rollout, credit, index, config.optimiser.loss_mean)
                 steps.append(
                     seams.update(
                         config, learner, minibatch, number=len(steps), trains_policy=trains_policy, check=check
@@ -127,7 +128,9 @@ def train(
             metrics["policy/first_ratio_deviation"] = steps[0][RATIO_DEVIATION]
         metrics |= rollout_metrics(rollout, credit, learner, used_kl_coef)
         record_tokens(config, learner, rollout, credit, encoder, reporter, used_kl_coef)
-        reporter.step(learner.iteration, config.iterations, metrics, samples(rollout, credit, config.sample_rows))
+        reporter.step(
+            learner.iteration, config.iterations, metrics, samples(rollout, credit, config.evaluation.sample_rows)
+        )
         end_iteration(config, learner, look(config, learner.watch, metrics), reporter)
     with saved_if_cancelled(learner, reporter):
         evaluate_if_due(evaluation, learner, reporter, seams)
@@ -163,8 +166,8 @@ def end_iteration(config: PPOConfig, learner: Learner, alarms: Sequence[Training
         reporter.event(alarm.kind, iteration=learner.iteration, seen=alarm.seen, advice=alarm.advice)
     is_last = learner.iteration == config.iterations
     is_stopping = reporter.should_stop() and not is_last
-    is_alarmed = bool(alarms) and config.on_alarm == "stop"
-    if is_stopping or is_alarmed or is_last or learner.iteration % config.checkpoint_every == 0:
+    is_alarmed = bool(alarms) and config.limits.on_alarm == "stop"
+    if is_stopping or is_alarmed or is_last or learner.iteration % config.machine.checkpoint_every == 0:
         save(learner, reporter)
     if is_alarmed:
         words = "; ".join(f"{alarm.kind}: {alarm.seen}. {alarm.advice}" for alarm in alarms)
@@ -179,16 +182,16 @@ def adapt_weights(
     """Move the weight of the KL to the reference, and that of KL(old, new) where the surrogate has it; return what
     was measured and used for the second (Schulman et al. 2017, section 4). `check` may raise before anything moves."""
     rollout, figures = work.rollout, Metrics()
-    if config.surrogate == "penalty" and trains_policy:
+    if config.limits.surrogate == "penalty" and trains_policy:
         new = logprobs_now(config, learner, rollout.batch, check)
         log_ratio = new - rollout.old_logprobs
         moved = masked_mean(torch.expm1(log_ratio) - log_ratio, rollout.batch.mask).item()
         used = learner.update_kl_coef
-        learner.update_kl_coef = adapted_update_kl_coef(used, moved, config.update_kl_target)
+        learner.update_kl_coef = adapted_update_kl_coef(used, moved, config.limits.update_kl_target)
         figures = {"policy/update_kl": moved, "policy/update_kl_coef": used}
-    if config.kl_target is not None:
+    if config.kl.target is not None:
         kl = float(work.credit.kl.sum(1).mean())
-        learner.kl_coef = adapted_kl_coef(learner.kl_coef, kl, config.kl_target, len(rollout.rows), config.kl_horizon)
+        learner.kl_coef = adapted_kl_coef(learner.kl_coef, kl, config.kl.target, len(rollout.rows), config.kl.horizon)
     return figures
 
 
@@ -202,7 +205,7 @@ def record_tokens(
     kl_coef: float,
 ) -> None:
     """Keep the first responses of the rollout token by token, with the ratios after the update."""
-    n = min(config.token_rows, len(rollout.rows))
+    n = min(config.evaluation.token_rows, len(rollout.rows))
     if n:
         new = logprobs_now(config, learner, rollout.batch.rows(torch.arange(n)))
         rows = token_rows(rollout, replace(credit, new_logprobs=new), config, encoder, kl_coef, n)
@@ -214,7 +217,7 @@ def logprobs_now(
 ) -> Tensor:
     """Log-probabilities of response tokens under the policy as it is after the update, (B, T), 0 at padding."""
     roles = learner.roles
-    micro_batches = list(micro_batches_of(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    micro_batches = list(micro_batches_of(batch, config.machine.micro_batch_tokens, is_shared=roles.shares_prompts))
     return logprobs_of(roles.policy, batch, micro_batches, check)
 
 
@@ -232,8 +235,8 @@ def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> R
 
 
 def adapt_score_scale(config: PPOConfig, learner: Learner, scores: Tensor) -> None:
-    """With `running_scores`, divide this rollout's scores (B,) and all later ones by the spread of all so far."""
-    if config.running_scores:
+    """With a running scale, divide this rollout's scores (B,) and all later ones by the spread of all so far."""
+    if config.advantages.score_scale == "running":
         learner.score_spread = learner.score_spread.with_values(scores)
         learner.score_scale = learner.score_spread.std
 
@@ -241,20 +244,21 @@ def adapt_score_scale(config: PPOConfig, learner: Learner, scores: Tensor) -> No
 def final_scores(rollout: Rollout, config: PPOConfig, score_scale: float) -> Tensor:
     """Scores (B,) over their scale, cut to `score_clip`, minus the penalty for responses that did not end."""
     scores = rollout.scores / score_scale
-    if config.score_clip is not None:
-        scores = scores.clamp(-config.score_clip, config.score_clip)
-    return scores - config.missing_eos_penalty * (~rollout.ended).to(scores.dtype)
+    clip = config.advantages.score_clip
+    if clip is not None:
+        scores = scores.clamp(-clip, clip)
+    return scores - config.advantages.missing_eos_penalty * (~rollout.ended).to(scores.dtype)
 
 
 def prompts_of_iteration(prompts: Sequence[PromptItem], config: PPOConfig, iteration: int) -> list[PromptItem]:
     """The prompts of an iteration: each pass over all prompts is a new order, told by the seed and the pass alone."""
-    first = iteration * config.prompts_per_iteration
+    first = iteration * config.sampling.prompts_per_iteration
     orders: dict[int, list[int]] = {}
     chosen = []
-    for number in range(first, first + config.prompts_per_iteration):
+    for number in range(first, first + config.sampling.prompts_per_iteration):
         turn, position = divmod(number, len(prompts))
         if turn not in orders:
-            generator = torch.Generator().manual_seed(config.seed * 1_000_003 + turn)
+            generator = torch.Generator().manual_seed(config.machine.seed * 1_000_003 + turn)
             orders[turn] = torch.randperm(len(prompts), generator=generator).tolist()
         chosen.append(prompts[orders[turn][position]])
     return chosen
@@ -265,27 +269,28 @@ def minibatches_to_do(config: PPOConfig, iteration: int, work: Unfinished) -> It
     n_done = len(work.steps)
     if has_gone_too_far(config, work.steps):
         return
-    for epoch in range(config.ppo_epochs):
+    for epoch in range(config.optimiser.ppo_epochs):
         for place, index in enumerate(minibatches(config, iteration, epoch, len(work.rollout.rows))):
-            if epoch * config.minibatches + place >= n_done:
+            if epoch * config.optimiser.minibatches + place >= n_done:
                 yield index
 
 
 def has_gone_too_far(config: PPOConfig, steps: Sequence[Metrics]) -> bool:
     """Whether KL(old, new) is beyond its limit at the end of a pass."""
-    if config.max_update_kl is None or not steps or len(steps) % config.minibatches:
+    if config.limits.max_update_kl is None or not steps or len(steps) % config.optimiser.minibatches:
         return False
-    return steps[-1].get("policy/approx_kl", 0.0) > config.max_update_kl
+    return steps[-1].get("policy/approx_kl", 0.0) > config.limits.max_update_kl
 
 
 def minibatches(config: PPOConfig, iteration: int, epoch: int, n_rows: int) -> Iterator[Tensor]:
     """The rows of a rollout in a new order, cut into equal minibatches; the responses to a prompt stay together where
     whole prompts can be dealt out evenly."""
-    generator = torch.Generator().manual_seed((config.seed * 100_003 + iteration) * 101 + epoch)
-    together = 1 if config.prompts_per_iteration % config.minibatches else config.responses_per_prompt
+    generator = torch.Generator().manual_seed((config.machine.seed * 100_003 + iteration) * 101 + epoch)
+    is_even = config.sampling.prompts_per_iteration % config.optimiser.minibatches == 0
+    together = config.sampling.responses_per_prompt if is_even else 1
     prompts = torch.randperm(n_rows // together, generator=generator)
-    rows = (prompts[:, None] * together + torch.arange(together)).flatten()
-    yield from torch.split(rows, n_rows // config.minibatches)
+    rows = (prompts[:, None] * together + torch.arange(together)).flatten()  # a prompt's responses stand side by side
+    yield from torch.split(rows, n_rows // config.optimiser.minibatches)
 
 
 def check_first_ratio(deviation: float, machine: Machine) -> None:

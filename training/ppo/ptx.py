@@ -64,10 +64,10 @@ def texts_of_file(config: PPOConfig, reporter: Reporter, encoder: Encoder, conte
     event, with the hash of the file. Raises InvalidInput if nothing is left.
     """
     path = kept_file("ptx_file", config.ptx_file, reporter)
-    limit = min(context, config.max_prompt_tokens + config.max_new_tokens)
+    limit = min(context, config.sampling.max_prompt_tokens + config.sampling.max_new_tokens)
     counts, unfit = Counter[str](texts=0, pieces=0, responses=0, cut=0), Counter[str]()
     examples: list[Example] = []
-    rng, n_seen, first_problem = random.Random(config.seed), 0, ""
+    rng, n_seen, first_problem = random.Random(config.machine.seed), 0, ""
     for n_rows, row in enumerate(read_texts(path)):
         if n_rows % 1000 == 0:
             reporter.raise_if_stopping()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from data.records import Messages
-from training.launch.config import GenerationConfig, PPOConfig
+from training.launch.config import PPOConfig, SamplingOptions
 from training.lm.encoding import Encoder, Sequences, pack
 from training.lm.generation import Generated, generate, random_numbers
 from training.lm.models import Machine
@@ -118,12 +118,13 @@ def sample_rollout(
     """
     seconds, started = {}, time.perf_counter()
     roles.policy.trunk.activate()
-    n, keys = config.responses_per_prompt, numbered_keys(iteration, len(prompts), config.responses_per_prompt)
-    rows, ended = sample_responses(roles.policy.language_model, prompts, n, keys, config, encoder, machine, check, by)
+    sampling, n = config.sampling, config.sampling.responses_per_prompt
+    keys, words = numbered_keys(iteration, len(prompts), n), (encoder, machine, check, by)
+    rows, ended = sample_responses(roles.policy.language_model, prompts, n, keys, sampling, config.machine.seed, *words)
     seconds["generate"] = time.perf_counter() - started
     batch = pack_rows_of(rows, encoder, machine)
     started = time.perf_counter()
-    micro_batches = list(micro_batches_of(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    micro_batches = list(micro_batches_of(batch, config.machine.micro_batch_tokens, is_shared=roles.shares_prompts))
     # One role after the other, each over all rows: a shared base then switches its adapters four times in all.
     old, entropy = on_rows(batch, micro_batches, check, lambda rows: roles.policy.token_scores(rows, with_entropy=True))
     ref = logprobs_of(roles.reference, batch, micro_batches, check)
@@ -143,7 +144,8 @@ def sample_responses(
     prompts: Sequence[PromptItem],
     n: int,
     keys: Sequence[str],
-    config: GenerationConfig,
+    sampling: SamplingOptions,
+    seed: int,
     encoder: Encoder,
     machine: Machine,
     check: Callable[[], None],
@@ -152,14 +154,14 @@ def sample_responses(
     """n responses to each prompt, each drawn by the random numbers of its key, and (B,) bool: which ended by
     themselves. `by`: what samples."""
     drawn: list[Generated] = []
-    for start in range(0, len(prompts), config.batch_size):
-        batch = prompts[start : start + config.batch_size]
+    for start in range(0, len(prompts), sampling.batch_size):
+        batch = prompts[start : start + sampling.batch_size]
         drawn += by(
             model,
             [prompt.ids for prompt in batch],
             n,
-            config,
-            random_numbers(config.seed, keys[start * n : (start + len(batch)) * n], config.max_new_tokens),
+            sampling,
+            random_numbers(seed, keys[start * n : (start + len(batch)) * n], sampling.max_new_tokens),
             stop_ids=encoder.stop_ids,
             pad_id=encoder.pad_id,
             machine=machine,

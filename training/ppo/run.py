@@ -51,7 +51,7 @@ CRITIC_FOLDER = "critic"
 
 def run(config: PPOConfig, reporter: Reporter) -> dict[str, Any]:
     """Train a policy against the run's reward model and save it so that plain transformers loads it."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = encoder_of_run(source, reporter)
@@ -78,9 +78,9 @@ def share_prompts(
 ) -> None:
     """Let the responses to a prompt share it in forward passes, and leave out padding, where the models give the same
     numbers that way."""
-    if not config.share_prompts:
+    if not config.machine.share_prompts:
         return
-    longest = max(len(prompt.ids) for prompt in prompts) + config.max_new_tokens
+    longest = max(len(prompt.ids) for prompt in prompts) + config.sampling.max_new_tokens
     found = check_shared_roles(roles, prompts, encoder, longest)
     roles.share_prompts(wanted=found.holds)
     reporter.event("shared_prompts" if found.holds else "prompts_not_shared", **found._asdict())
@@ -113,7 +113,7 @@ def load_held_out(
     """The held-out prompts that policy and reward models read; those that a reward model refuses are counted."""
     counts = Counter[str](used=0)
     items = []
-    for item in held_out_prompts(config, reporter, encoder, context) if config.eval_prompts else []:
+    for item in held_out_prompts(config, reporter, encoder, context) if config.evaluation.prompts else []:
         refuser = refused_by(readings, item.messages, item.facts)
         counts[f"refused_by_{refuser}" if refuser else "used"] += 1
         if refuser is None:
@@ -138,7 +138,7 @@ def load_prompts(
     Prompts that are too long, or refused by the template of the policy or of a reward model, are counted (in `counts`
     too) and left out. context: how many tokens the models read. Raises InvalidInput if none is left.
     """
-    limit = longest_prompt(config, context)
+    limit = longest_prompt(config.sampling, context)
     counts = Counter[str]() if counts is None else counts
     counts.update(used=0, too_long=0, refused_by_policy=0, **{f"refused_by_{name}": 0 for name in readings})
     items = []
@@ -177,7 +177,7 @@ def in_words(counts: Mapping[str, int]) -> str:
 def report_cut_scores(config: PPOConfig, reporter: Reporter, prompts: list[PromptItem]) -> None:
     """Say in an event how many prompts the reward model will see without their beginning if the response is long."""
     longest = read_reward_info(reporter.home.run_folder(reporter.run.reward_run_id or "")).max_length
-    n_cut = sum(len(prompt.ids) + config.max_new_tokens + 1 > longest for prompt in prompts)
+    n_cut = sum(len(prompt.ids) + config.sampling.max_new_tokens + 1 > longest for prompt in prompts)
     if n_cut:
         reporter.event("prompts_cut_for_the_reward_model", prompts=n_cut, reward_max_length=longest)
 
@@ -188,12 +188,12 @@ def make_learner(config: PPOConfig, reporter: Reporter, roles: Roles, encoder: E
     options: dict[str, Any] = {"betas": ADAM_BETAS, "eps": ADAM_EPS, "weight_decay": 0.0}
     policy = torch.optim.AdamW(list(roles.policy_parameters.values()), lr=peak_learning_rate(config), **options)
     critic = torch.optim.AdamW(list(roles.critic_parameters.values()), lr=critic_learning_rate(config), **options)
-    learner = Learner(roles, policy, critic, kl_coef=config.kl_coef, update_kl_coef=config.update_kl_coef)
-    if config.scale_scores:
+    learner = Learner(roles, policy, critic, kl_coef=config.kl.coef)
+    if config.advantages.score_scale == "sft":
         if info.std <= 0:
-            raise InvalidInput("scale_scores: the reward model gives every SFT response the same score")
+            raise InvalidInput("score_scale = 'sft': the reward model gives every SFT response the same score")
         learner.score_scale = info.std
-    if config.ptx_coef:
+    if config.optimiser.ptx_coef:
         learner.best_of = ptx_examples(config, reporter, encoder, roles.context)
     return learner
 

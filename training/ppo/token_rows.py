@@ -24,7 +24,7 @@ def token_rows(
 ) -> list[dict[str, Any]]:
     """The first n responses with all their numbers, for `data.files.rollouts`."""
     mask = rollout.batch.mask
-    penalty = -kl_coef * credit.kl if config.kl_place == "reward" else torch.zeros_like(credit.kl)
+    penalty = -kl_coef * credit.kl if config.kl.place == "reward" else torch.zeros_like(credit.kl)
     ratio = torch.ones_like(credit.kl)
     if credit.new_logprobs is not None:
         kept = credit.new_logprobs.shape
@@ -35,13 +35,13 @@ def token_rows(
         "kl_penalty": penalty,
         "reward": credit.rewards,
         "value": rollout.old_values,
-        "td_error": td_errors(credit.rewards, rollout.old_values, mask, config.gamma),
+        "td_error": td_errors(credit.rewards, rollout.old_values, mask, config.advantages.gamma),
         "advantage": credit.advantages,
         "return": credit.returns,
         "ratio": ratio,
     }
-    beyond = (ratio - 1) * torch.sign(credit.advantages) > config.clip_range
-    clipped = beyond if config.surrogate == "clip" else torch.zeros_like(beyond)
+    beyond = (ratio - 1) * torch.sign(credit.advantages) > config.limits.clip_range
+    clipped = beyond if config.limits.surrogate == "clip" else torch.zeros_like(beyond)
     rows = []
     for number, row in enumerate(rollout.rows[:n]):
         length = len(row.response)

@@ -38,7 +38,9 @@ def update_minibatch(
     roles = learner.roles
     learner.policy_optimizer.zero_grad(set_to_none=True)
     learner.critic_optimizer.zero_grad(set_to_none=True)
-    micro_batches = list(micro_batches_of(minibatch.batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    micro_batches = list(
+        micro_batches_of(minibatch.batch, config.machine.micro_batch_tokens, is_shared=roles.shares_prompts)
+    )
     parts: list[Metrics] = []
     for index in micro_batches:
         check()
@@ -50,10 +52,12 @@ def update_minibatch(
             check()
             parts.append(backward_policy(config, learner, minibatch.rows(index)))
         figures |= total(parts)
-        if config.ptx_coef:
+        if config.optimiser.ptx_coef:
             figures["ptx/loss"] = backward_ptx(config, learner, len(minibatch.batch.ids), number, check)
-        figures["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
-    figures["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
+        figures["policy/grad_norm"] = step(
+            learner.policy_optimizer, roles.policy_parameters, config.optimiser.max_grad_norm
+        )
+    figures["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.optimiser.max_grad_norm)
     return figures
 
 
@@ -68,12 +72,12 @@ def total(parts: Sequence[Metrics]) -> Metrics:
 def backward_policy(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
     """Add the gradient of the policy's loss on some rows of a minibatch; return its part of the figures."""
     weights = rows.policy_weights
-    scored = learner.roles.policy.token_scores(rows.batch, with_entropy=config.entropy_coef > 0)
+    scored = learner.roles.policy.token_scores(rows.batch, with_entropy=config.optimiser.entropy_coef > 0)
     loss, stats = surrogate(config, learner, scored.logprobs, rows)
-    if config.kl_place == "loss":
-        estimate = kl_loss(scored.logprobs, rows.ref_logprobs, config.kl_estimator)
+    if config.kl.place == "loss":
+        estimate = kl_loss(scored.logprobs, rows.ref_logprobs, config.kl.estimator)
         loss = loss + learner.kl_coef * (weights * estimate).sum()
-    loss = loss - config.entropy_coef * (weights * scored.entropy).sum()
+    loss = loss - config.optimiser.entropy_coef * (weights * scored.entropy).sum()
     torch.autograd.backward(loss)
     return {
         "policy/loss": loss.item(),
@@ -87,15 +91,17 @@ def backward_policy(config: PPOConfig, learner: Learner, rows: Minibatch) -> Met
 def surrogate(config: PPOConfig, learner: Learner, logprobs: Tensor, rows: Minibatch) -> tuple[Tensor, PolicyStats]:
     """The policy's loss, from its log-probabilities (B, T), in the form that was asked for."""
     recorded = (rows.old_logprobs, rows.advantages, rows.policy_weights)
-    if config.surrogate == "penalty":
+    if config.limits.surrogate == "penalty":
         return penalised_policy_loss(logprobs, *recorded, learner.update_kl_coef)
-    return policy_loss(logprobs, *recorded, config.clip_range)
+    return policy_loss(logprobs, *recorded, config.limits.clip_range)
 
 
 def backward_critic(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
     """Add the gradient of the critic's loss on some rows of a minibatch; return its part of the figures."""
     values = learner.roles.critic.values(rows.batch)
-    loss, clipped = value_loss(values, rows.old_values, rows.returns, rows.value_weights, config.value_clip_range)
+    loss, clipped = value_loss(
+        values, rows.old_values, rows.returns, rows.value_weights, config.limits.value_clip_range
+    )
     torch.autograd.backward(loss)
     return {"value/loss": loss.item(), "value/clip_fraction": clipped.item()}
 
@@ -108,18 +114,18 @@ def backward_ptx(
     Each step of each iteration draws its own. Source: Ouyang et al. 2022, eq. 2, with demonstrations in the place of
     pretraining text.
     """
-    generator = torch.Generator().manual_seed((config.seed * 100_003 + learner.iteration) * 1_009 + number)
+    generator = torch.Generator().manual_seed((config.machine.seed * 100_003 + learner.iteration) * 1_009 + number)
     places = torch.randint(len(learner.best_of), (n,), generator=generator).tolist()
     device = next(iter(learner.roles.policy_parameters.values())).device
     pairs = [learner.best_of[place] for place in places]
     batch = pack([prompt for prompt, _ in pairs], [response for _, response in pairs], pad_id=0).to(device)
     weights, total_loss = token_weights(batch.mask, "token"), 0.0
-    for index in micro_batches_of(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
+    for index in micro_batches_of(batch, config.machine.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
         check()
         part = batch.rows(index)
         logprobs = learner.roles.policy.token_scores(part).logprobs
         loss = -(weights[index, : part.mask.shape[1]] * logprobs).sum()
-        torch.autograd.backward(config.ptx_coef * loss)
+        torch.autograd.backward(config.optimiser.ptx_coef * loss)
         total_loss += loss.item()
     return total_loss
 

@@ -148,7 +148,7 @@ def _computed(
 
 def run(config: FeaturesConfig, reporter: Reporter) -> dict[str, Any]:
     """Compute the features of all responses of the run's project."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     source = find_model(config.model, reporter.home, reporter)
     encoder = encoder_of_run(source, reporter)
@@ -157,7 +157,9 @@ def run(config: FeaturesConfig, reporter: Reporter) -> dict[str, Any]:
     if not texts:
         raise InvalidInput("the project has no responses to read; sample some, or import them")
     length = min(config.max_length, context_of(source))
-    features = ensure_features(texts, source, encoder, machine, length, reporter, config.batch_tokens, reporter.step)
+    features = ensure_features(
+        texts, source, encoder, machine, length, reporter, config.machine.batch_tokens, reporter.step
+    )
     n_texts = len({text_key(*each) for each in texts})
     reason = "the model's template refuses its prompt"
     LeftOut("texts", n_texts, n_texts - len(features), reason).report(reporter, "Take a model that reads such prompts")

@@ -27,7 +27,13 @@ class Objective:
 
     @classmethod
     def of(cls, config: RewardConfig) -> Objective:
-        return cls(config.loss, config.ties, config.margin, config.margin_size, config.centring)
+        return cls(
+            config.ranking.loss,
+            config.ranking.ties,
+            config.ranking.margin,
+            config.ranking.margin_size,
+            config.ranking.centring,
+        )
 
     def __call__(self, scores: Tensor, groups: Sequence[EncodedGroup]) -> RankingLoss:
         """The loss of the rankings whose responses' scores (N,) stand one after the other."""

@@ -126,15 +126,15 @@ class ReportInput:
         texts = [text for group in self.encoded.held_out for text in self._texts(group)]
         for group in self.encoded.train:
             more = self._texts(group)
-            if len(texts) + len(more) > config.instant_texts:
-                reporter.event("instant_texts_reached", limit=config.instant_texts)
+            if len(texts) + len(more) > config.evaluation.instant_texts:
+                reporter.event("instant_texts_reached", limit=config.evaluation.instant_texts)
                 break
             texts += more
-        if not config.instant_texts or len(texts) > config.instant_texts:
+        if not config.evaluation.instant_texts or len(texts) > config.evaluation.instant_texts:
             return {}
         try:
             return ensure_features(
-                texts, source, encoder, machine, config.max_length, reporter, config.micro_batch_tokens
+                texts, source, encoder, machine, config.max_length, reporter, config.machine.micro_batch_tokens
             )
         except InvalidInput as error:
             reporter.event("no_instant_reward_model", reason=str(error))

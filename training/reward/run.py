@@ -59,7 +59,7 @@ class HeldOutFigures(NamedTuple):
 
 def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     """Train on the run's snapshot, evaluate on its held-out side, save the model with its zero."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     folder = reporter.home.snapshot_folder(reporter.run.snapshot_id or "")
     data = read_data(config, folder, reporter.home, reporter)
@@ -68,7 +68,7 @@ def run(config: RewardConfig, reporter: Reporter) -> dict[str, Any]:
     lost = {name: data.counts[name] for name in ("prompts_refused", "groups_without_pair")}
     LeftOut.counted("rankings", lost, data.counts["train"] + data.counts["held_out"]).note(reporter)
     trained = start_was_trained_on(encoded.held_out, reporter)
-    with Helpers(config.processes, reporter, machine.device):
+    with Helpers(config.machine.processes, reporter, machine.device):
         trainer = make_trainer(config, reporter, machine, source, encoder, encoded)
         if n_processes() > 1:
             reporter.event("processes", number=n_processes())
@@ -135,7 +135,7 @@ def _evaluate_on_the_way(
 
     def evaluate(step: int) -> None:
         last = trainer.state.max_steps
-        if step % (config.eval_every or ceil(last / EVALUATIONS)) == 0 or step == last:
+        if step % (config.evaluation.every or ceil(last / EVALUATIONS)) == 0 or step == last:
             report(step)
 
     if of_first(int(not reporter.checkpoint_folders()), trainer.machine.device):
@@ -184,11 +184,13 @@ def make_trainer(
         report_not_adapted(model, reporter)
     arguments = TRLRewardConfig(
         **common_arguments(config, reporter, machine),
-        num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_prompts,
+        num_train_epochs=config.optimiser.epochs,
+        per_device_train_batch_size=config.optimiser.batch_prompts,
         learning_rate=peak_learning_rate(config),
-        weight_decay=config.weight_decay,
-        warmup_steps=warmup_steps(config.warmup_share, len(encoded.train), config.batch_prompts, config.epochs),
+        weight_decay=config.optimiser.weight_decay,
+        warmup_steps=warmup_steps(
+            config.optimiser.warmup_share, len(encoded.train), config.optimiser.batch_prompts, config.optimiser.epochs
+        ),
         lr_scheduler_type="cosine_with_min_lr",
         lr_scheduler_kwargs={"min_lr_rate": MIN_LR_SHARE},
         max_length=None,
@@ -202,8 +204,11 @@ def make_trainer(
     )
     trainer.reporter, trainer.metric_names, trainer.objective = reporter, METRIC_NAMES, Objective.of(config)
     trainer.groups, trainer.pad_id, trainer.machine = encoded.train, encoder.pad_id, machine
-    trainer.micro_batch_tokens, trainer.head_weights = config.micro_batch_tokens, _head_weights(config, encoded.train)
-    trainer.is_shared = config.share_prompts and _may_share(trainer, config.max_length)
+    trainer.micro_batch_tokens, trainer.head_weights = (
+        config.machine.micro_batch_tokens,
+        _head_weights(config, encoded.train),
+    )
+    trainer.is_shared = config.machine.share_prompts and _may_share(trainer, config.max_length)
     return trainer
 
 
@@ -222,7 +227,7 @@ def _give_padding(model: Any, encoder: Encoder, reporter: Reporter) -> None:
 def _head_weights(config: RewardConfig, groups: Sequence[EncodedGroup]) -> torch.Tensor:
     """(groups, heads): weights of the Bayesian bootstrap (Rubin 1981), drawn for each prompt and head, mean 1."""
     prompts = {each: place for place, each in enumerate(dict.fromkeys(group.prompt_id for group in groups))}
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(config.machine.seed)
     drawn = torch.empty(len(prompts), config.heads).exponential_(generator=generator)
     return drawn[[prompts[group.prompt_id] for group in groups]]
 

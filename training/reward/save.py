@@ -33,7 +33,7 @@ def save_reward_model(
     """
     model, machine = trainer.model.eval(), trainer.machine
     sequences = [sequence for group in trainer.groups for sequence in group.sequences]
-    chosen = random.Random(config.seed).sample(sequences, min(config.normalise_on, len(sequences)))
+    chosen = random.Random(config.machine.seed).sample(sequences, min(config.evaluation.normalise_on, len(sequences)))
     heads = _take_heads(model, chosen, trainer) if config.heads > 1 else None
     has_adapter = config.adapter == "lora" and not config.layers
     if has_adapter:

@@ -33,7 +33,7 @@ ADVICE = "Take a reward model whose template reads such prompts"
 
 def run(config: ScoreConfig, reporter: Reporter) -> dict[str, Any]:
     """Score the input file or the project's waiting tasks. What was cut or refused is counted."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     score = _score_project if config.unranked else _score_file
     return score(config, reporter, machine)
@@ -50,7 +50,7 @@ def _score_file(config: ScoreConfig, reporter: Reporter, machine: Machine) -> di
     if problems := [row for row in found if isinstance(row, Problem)]:
         reporter.event("rows_left_out", rows=len(problems), first=told(problems))
     ids = [reporter.run.reward_run_id or "", *filter(None, config.beside.split(","))]
-    scorers = [Scorer(reporter.home, each, machine, config.batch_size) for each in ids]
+    scorers = [Scorer(reporter.home, each, machine, config.machine.batch_size) for each in ids]
     counts = [Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0) for _ in ids]
     best, left_out = BestOf(), LeftOut("rows", len(rows))
     part = reporter.folder / f"{SCORES_FILE}.part"
@@ -125,7 +125,7 @@ def _score_project(config: ScoreConfig, reporter: Reporter, machine: Machine) ->
     if not waiting and not run.step:  # a resumed run may find that people have ranked the rest
         raise InvalidInput("no task waits to be ranked, so there is nothing to score; sample or import responses first")
     left_out = LeftOut("tasks", len(waiting))  # those that have scores by now are of use too
-    scorer = Scorer(reporter.home, reward_run_id, machine, config.batch_size)
+    scorer = Scorer(reporter.home, reward_run_id, machine, config.machine.batch_size)
     counts = Counter[str](rows=0, responses=0, rows_refused=0, prompts_cut=0, responses_cut=0)
     for start in range(0, len(wanted), ROWS_AT_ONCE):
         reporter.raise_if_stopping()

@@ -20,7 +20,7 @@ from training.sample.run import Sampler
 
 def run(config: CompareConfig, reporter: Reporter) -> dict[str, Any]:
     """Sample both models with the same random numbers, score them, and show the texts side by side."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     choice = wanted_prompts(config, reporter)
     scorer = Scorer(reporter.home, reporter.run.reward_run_id, machine) if reporter.run.reward_run_id else None
@@ -110,7 +110,9 @@ def answers(
 
     Raises InvalidInput if none does.
     """
-    sampler = Sampler(config, find_model(name, reporter.home, reporter), machine, reporter)
+    sampler = Sampler(
+        config.sampling, config.machine.seed, find_model(name, reporter.home, reporter), machine, reporter
+    )
     usable, left_out = [], LeftOut(f"prompts of model {side}", len(choice.prompts))
     for prompt in choice.prompts:
         ids, reason = sampler.encode(prompt)
@@ -121,9 +123,9 @@ def answers(
             usable.append((prompt, ids))
     left_out.report(reporter, "Take a model that reads them, or other prompts")
     rows = []
-    for start in range(0, len(usable), config.batch_size):
+    for start in range(0, len(usable), config.sampling.batch_size):
         reporter.raise_if_stopping()
-        batch = usable[start : start + config.batch_size]
+        batch = usable[start : start + config.sampling.batch_size]
         keys = [f"{prompt.fingerprint}:{place}" for prompt, _ in batch for place in range(config.k)]
         drawn = sampler.draw([ids for _, ids in batch], keys, config.k)
         texts = [sampler.encoder.decode(generated.ids) for generated in drawn]

@@ -19,7 +19,7 @@ from data.runs.state import owned_update
 from data.text import text_fingerprint
 from training.jobs.left_out import LeftOut
 from training.jobs.reporter import Reporter
-from training.launch.config import SampleConfig
+from training.launch.config import CutSampling, SampleConfig
 from training.lm.encoding import Encoder
 from training.lm.generation import Generated, generate, random_numbers
 from training.lm.models import (
@@ -52,11 +52,14 @@ class Candidate:
 class Sampler:
     """A language model with its encoder, ready to draw responses."""
 
-    def __init__(self, config: Any, source: ModelSource, machine: Machine, reporter: Reporter) -> None:
-        self.config, self.source, self.machine, self.reporter = config, source, machine, reporter
+    def __init__(
+        self, sampling: CutSampling, seed: int, source: ModelSource, machine: Machine, reporter: Reporter
+    ) -> None:
+        self.sampling, self.seed = sampling, seed
+        self.source, self.machine, self.reporter = source, machine, reporter
         self.encoder: Encoder = encoder_of_run(source, reporter)
         self.model = load_language_model(source, machine.frozen_dtype).to(machine.device)
-        self.longest_prompt = longest_prompt(config, context_length(self.model.config))
+        self.longest_prompt = longest_prompt(sampling, context_length(self.model.config))
 
     def encode(self, prompt: Prompt) -> tuple[list[int] | None, str]:
         """The prompt's ids, or None and the reason why it can't be used."""
@@ -70,13 +73,12 @@ class Sampler:
 
     def draw(self, prompts: list[list[int]], keys: list[str], n: int) -> list[Generated]:
         """n responses for each prompt; `keys`: one for each response, what makes its random numbers its own."""
-        config = self.config
         return generate(
             self.model,
             prompts,
             n,
-            config,
-            random_numbers(config.seed, keys, config.max_new_tokens),
+            self.sampling,
+            random_numbers(self.seed, keys, self.sampling.max_new_tokens),
             stop_ids=self.encoder.stop_ids,
             pad_id=self.encoder.pad_id,
             machine=self.machine,
@@ -85,10 +87,10 @@ class Sampler:
 
     def provenance(self, prompt_ids: list[int], candidate: Candidate) -> dict[str, Any]:
         """Everything needed to draw the same response again, and how it ended."""
-        config = self.config
-        names = ("temperature", "top_k", "top_p", "max_new_tokens", "seed")
+        names = ("temperature", "top_k", "top_p", "max_new_tokens")
         dated = {"template_date": self.encoder.date.isoformat()} if self.encoder.is_dated else {}
-        return {name: getattr(config, name) for name in names} | {
+        return {name: getattr(self.sampling, name) for name in names} | {
+            "seed": self.seed,
             "source": "sampled",
             "revision": self.source.revision,
             "template_hash": self.encoder.template_hash,
@@ -105,7 +107,7 @@ class Sampler:
 
 def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     """Sample for every wanted prompt that the run has not done yet. Returns counts of everything done and left out."""
-    machine = set_up_machine(config)
+    machine = set_up_machine(config.machine)
     reporter.versions(versions(machine))
     project_id = reporter.run.project_id or ""
     with reporter.store.read() as tx:
@@ -115,16 +117,17 @@ def run(config: SampleConfig, reporter: Reporter) -> dict[str, Any]:
     if not wanted and not done:
         raise InvalidInput("there is no prompt to sample for: import prompts, or set only_new=false")
     source = find_model(config.model, reporter.home, reporter)
-    sampler = Sampler(config, source, machine, reporter)
+    sampler = Sampler(config.sampling, config.machine.seed, source, machine, reporter)
     reporter.event("model", name=source.name, revision=source.revision)
     counts = counts_so_far(reporter, done)
     total = len(wanted) + len(done)
     left_out = LeftOut("prompts", total)
     reporter.step(len(done), total)
-    for start in range(0, len(wanted), config.batch_size):
+    for start in range(0, len(wanted), config.sampling.batch_size):
         reporter.raise_if_stopping()
-        _sample_batch(sampler, wanted[start : start + config.batch_size], project, counts, left_out)
-        n_done = len(done) + min(start + config.batch_size, len(wanted))
+        batch = wanted[start : start + config.sampling.batch_size]
+        _sample_batch(sampler, config, batch, project, counts, left_out)
+        n_done = len(done) + min(start + config.sampling.batch_size, len(wanted))
         reporter.step(n_done, total, _metrics(counts, config.k))
     left_out.report(reporter, "Take a model that reads them, raise max_prompt_tokens, or import other prompts")
     _report_without_task(counts, reporter)
@@ -171,7 +174,12 @@ def wanted_prompts(reporter: Reporter, project_id: str, config: SampleConfig, do
 
 
 def _sample_batch(
-    sampler: Sampler, prompts: list[Prompt], project: Project, counts: Counter[str], left_out: LeftOut
+    sampler: Sampler,
+    config: SampleConfig,
+    prompts: list[Prompt],
+    project: Project,
+    counts: Counter[str],
+    left_out: LeftOut,
 ) -> None:
     """Draw for a batch of prompts and store the result in one transaction."""
     usable: list[tuple[Prompt, list[int]]] = []
@@ -185,7 +193,6 @@ def _sample_batch(
             usable.append((prompt, ids))
     if not usable:
         return
-    config = sampler.config
     places = [(prompt, ids, place) for prompt, ids in usable for place in range(config.k)]
     keys = [_key(prompt, place, 0) for prompt, _, place in places]
     drawn = sampler.draw([ids for _, ids in usable], keys, config.k)
@@ -194,7 +201,7 @@ def _sample_batch(
         candidates[prompt.id].append(Candidate(place, 0, each, sampler.encoder.decode(each.ids)))
     for attempt in range(1, config.max_resamples + 1):
         _draw_again(sampler, usable, candidates, attempt, project.settings, counts)
-    _store(sampler, usable, candidates, project, counts)
+    _store(sampler, config, usable, candidates, project, counts)
 
 
 def _draw_again(
@@ -240,12 +247,13 @@ def _spare(prompt: Prompt, candidates: list[Candidate], settings: LabelSettings)
 
 def _store(
     sampler: Sampler,
+    config: SampleConfig,
     usable: list[tuple[Prompt, list[int]]],
     candidates: dict[str, list[Candidate]],
     project: Project,
     counts: Counter[str],
 ) -> None:
-    reporter, config = sampler.reporter, sampler.config
+    reporter = sampler.reporter
     with reporter.store.begin() as tx:
         owned_update(tx, reporter.run.id, reporter.run.epoch)
         for prompt, ids in usable:

@@ -44,6 +44,7 @@ from labeling.files.import_report import MAX_PROBLEMS_SHOWN
 from training.launch.config import TrainConfig
 from training.launch.count import count_reward_data
 from training.launch.kinds import CONFIGS, KINDS, TRAINED
+from training.launch.presets import PRESETS, preset_values
 from training.launch.queue import cancel as cancel_run
 from training.launch.queue import queue_run, queue_seeds
 from training.launch.queue import resume as resume_run
@@ -108,9 +109,10 @@ def _add_train(words: Any) -> None:
         words, "train", "train a reward model, or a policy, on a snapshot", epilog=_fields_page([shared, *pages])
     )
     for kind in TRAINED:
-        page = _fields_page([("fields for --set", field_lines(CONFIGS[kind]))])
+        named = [("presets", _preset_lines(kind))] if kind in PRESETS else []
+        page = _fields_page([*named, ("fields for --set", field_lines(CONFIGS[kind]))])
         parser = add_word(kinds, kind.value, train, KINDS[kind].help, epilog=page)
-        parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False, seeds=1)
+        parser.set_defaults(kind=kind, reward_run=None, prompts=None, ptx=None, dry_run=False, seeds=1, preset="")
         parser.add_argument("--snapshot", required=True, metavar="ID", help="the snapshot to learn from")
         if KINDS[kind].needs_reward_run:
             parser.add_argument(
@@ -133,8 +135,15 @@ def _add_train(words: Any) -> None:
             help = "queue so many runs, all alike but for their seeds, counted up from the run's"
             parser.add_argument("--seeds", type=int, default=1, metavar="N", help=help)
             parser.add_argument("--dry-run", action="store_true", help="count what is cut or left out, and stop")
+        if kind in PRESETS:
+            help = f"start from named settings in place of the defaults: {', '.join(PRESETS[kind])}"
+            parser.add_argument("--preset", default="", metavar="NAME", help=help)
         add_set(parser, "the run, listed below")
         parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
+
+
+def _preset_lines(kind: RunKind) -> list[str]:
+    return [f"  {name:<18} {preset.source}" for name, preset in PRESETS[kind].items()]
 
 
 def _add_baselines(words: Any) -> None:
@@ -186,7 +195,8 @@ def baselines(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
-    config: Any = from_words(CONFIGS[arguments.kind], arguments.fields)
+    base = preset_values(arguments.kind, arguments.preset)
+    config: Any = from_words(CONFIGS[arguments.kind], arguments.fields, base)
     if arguments.dry_run and arguments.kind is RunKind.REWARD:
         return _dry_run(config, arguments.snapshot, context)
     if arguments.seeds != 1:

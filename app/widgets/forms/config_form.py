@@ -13,7 +13,16 @@ from app.words.values import field_label, number
 from data.fields import FieldInfo, describe
 from training.launch.settle import FILE_FIELDS, MODEL_FIELDS
 
-GROUP_WORDS = {"algorithm": "Algorithm", "sampling": "Sampling", "optimiser": "Optimiser", "machine": "Machine"}
+GROUP_WORDS = {
+    "sampling": "Sampling",
+    "ranking": "What is learnt of a ranking",
+    "optimiser": "Optimiser",
+    "kl": "KL to the reference",
+    "advantages": "Scores and advantages",
+    "limits": "Limits",
+    "evaluation": "Evaluation",
+    "machine": "Machine",
+}
 Suggestions = dict[str, dict[str, str]]
 
 
@@ -42,9 +51,9 @@ def config_form(
                 start = (initial or {}).get(info.name, info.default)
                 offered = (several or {}).get(info.name)
                 values[info.name] = (
-                    _widget(info, f"{key}.{info.name}", start, (suggestions or {}).get(info.name))
+                    _widget(info, f"{key}.{info.flat}", start, (suggestions or {}).get(info.name))
                     if offered is None
-                    else _several_widget(info, f"{key}.{info.name}", start, offered)
+                    else _several_widget(info, f"{key}.{info.flat}", start, offered)
                 )
     return values
 
@@ -62,7 +71,7 @@ def grouped(config: type, first: Sequence[str], hidden: Collection[str]) -> list
 
 def label_of(info: FieldInfo) -> str:
     """A field's label, with its unit where the name does not say it."""
-    label = field_label(info.name)
+    label = field_label(info.flat)
     return f"{label} ({info.unit})" if info.unit and info.unit not in label.lower() else label
 
 

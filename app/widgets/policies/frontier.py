@@ -10,11 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from app.actions.context import require, store
-from app.words.values import count, field_label, number, run_name
+from app.words.values import count, number, run_name
 from data.records import MetricPoint, Role, Run, RunKind, RunStatus
 from data.runs.metrics import metrics_of
 from data.runs.state import get_run, list_runs
-from training.launch.kinds import WRITERS
+from training.launch.kinds import WRITERS, settings
 
 ROLLOUT, HELD_OUT = "rollouts", "held-out prompts"
 SECOND, SURE = "second figure, held-out", "score less the spread, held-out"
@@ -38,6 +38,7 @@ MOST_RUNS = 7  # beside the run of the page
 MOST_POINTS = 300  # of one series of one run
 COLOURS = ["#4c6ef5", "#e8590c", "#2f9e44", "#ae3ec9", "#1098ad", "#c2255c", "#f08c00", "#868e96"]  # on light and dark
 KEY = "runs.frontier"
+WEIGHTS = {"kl.coef": "KL coef", "kl.beta": "Beta"}  # what holds a policy near its start, and its name in the plot
 
 
 def show_frontier(run: Run) -> None:
@@ -77,7 +78,8 @@ def is_evaluated(run: Run) -> bool:
 
 def label(run: Run) -> str:
     """A run as the plot names it, with what holds it near its start."""
-    weights = [f"{field_label(name)} {number(run.config[name])}" for name in ("kl_coef", "beta") if name in run.config]
+    asked = settings(run)
+    weights = [f"{words} {number(asked[name])}" for name, words in WEIGHTS.items() if name in asked]
     return ", ".join([run_name(run), *weights])
 
 

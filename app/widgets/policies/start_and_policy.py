@@ -17,6 +17,7 @@ from app.widgets.policies.distributions import gain_words
 from app.words.values import count, number
 from data.files.rollouts import HELD_OUT, read_rollout, recorded_iterations
 from data.records import Role, Run
+from training.launch.kinds import settings
 
 REFRESH_S = 5.0
 START = 0  # the evaluation before the first update
@@ -51,8 +52,12 @@ def _draw(run: Run, key: str) -> None:
 
 def why_none(run: Run, *, has_start: bool) -> str:
     """Why there is nothing to compare."""
-    for field, what in (("eval_prompts", "no held-out prompts"), ("token_rows", "none of its responses")):
-        if run.config.get(field) == 0:
+    asked = settings(run)
+    for field, what in (
+        ("evaluation.prompts", "no held-out prompts"),
+        ("evaluation.token_rows", "none of its responses"),
+    ):
+        if asked.get(field) == 0:
             return f"Nothing is recorded: this run was told to keep {what} ({field} is 0)."
     if has_start:
         return "So far only the SFT model's answers are recorded; the policy's come with the next evaluation."

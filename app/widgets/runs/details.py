@@ -17,7 +17,7 @@ from data.records import Role, Run, RunEvent, RunKind
 from data.runs.left_out import LEFT_OUT, left_out_lines
 from data.runs.metrics import sample_steps, samples_of
 from data.runs.state import events_of
-from training.launch.kinds import CONFIGS, KINDS
+from training.launch.kinds import CONFIGS, KINDS, settings
 from training.launch.process import run_log
 
 REFRESH_S = 5.0
@@ -226,12 +226,9 @@ def show_config(run: Run) -> None:
 
 def config_rows(run: Run) -> list[tuple[str, str, str, bool]]:
     """(field, value, default, whether they differ), in the order of the configuration."""
-    defaults = {info.name: info.default for info in describe(CONFIGS[run.kind])}
-    names = [name for name in defaults if name in run.config] + [name for name in run.config if name not in defaults]
-    return [
-        (name, str(run.config[name]), str(defaults.get(name, "")), run.config[name] != defaults.get(name))
-        for name in names
-    ]
+    defaults, asked = {info.name: info.default for info in describe(CONFIGS[run.kind])}, settings(run)
+    names = [name for name in defaults if name in asked] + [name for name in asked if name not in defaults]
+    return [(name, str(asked[name]), str(defaults.get(name, "")), asked[name] != defaults.get(name)) for name in names]
 
 
 def command_line(run: Run) -> str:

@@ -17,7 +17,7 @@ from app.words.values import count, run_name, short_id, utc
 from data.fields import describe
 from data.records import Run
 from data.runs.state import list_runs
-from training.launch.kinds import CONFIGS, TRAINED
+from training.launch.kinds import CONFIGS, TRAINED, settings
 
 PARAM = "over"
 MAX_FURTHER = 4  # as many as the component has colours for, less the run's own
@@ -98,8 +98,9 @@ def differences(runs: Sequence[Run]) -> list[dict[str, str]]:
 def _settings(run: Run) -> dict[str, Any]:
     """What a run was told: what it learns from, and its configuration in the order of its fields."""
     of = {"snapshot": run.snapshot_id, "reward model": run.reward_run_id}
-    known = [info.name for info in describe(CONFIGS[run.kind]) if info.name in run.config]
-    names = known + [name for name in run.config if name not in known]
+    asked = settings(run)
+    known = [info.name for info in describe(CONFIGS[run.kind]) if info.name in asked]
+    names = known + [name for name in asked if name not in known]
     return {name: short_id(value) if value else "none" for name, value in of.items()} | {
-        name: run.config[name] for name in names
+        name: asked[name] for name in names
     }
