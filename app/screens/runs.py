@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
-from app.actions.context import current_project, home, person, require, store
-from app.actions.runs import queue_run
+from app.actions.context import current_project, require, store
+from app.screens.run_panels import KEY, NEXT_STEPS, RESULTS, TABS, has_succeeded, panels_of
 from app.widgets.base.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.base.problems import plain
-from app.widgets.forms.score_form import score_form
-from app.widgets.policies.best_policy import show_best
-from app.widgets.policies.frontier import is_evaluated, show_frontier
-from app.widgets.policies.policies_table import show_baselines
-from app.widgets.policies.start_and_policy import start_and_policy
-from app.widgets.policies.token_inspector import has_rollouts, token_inspector
-from app.widgets.rewards.report import report_path, show_report
-from app.widgets.rewards.scores import show_scores
-from app.widgets.runs.check import show_check
-from app.widgets.runs.details import show_config, show_events, show_log, show_notes, show_results, show_samples
-from app.widgets.runs.lineage import show_lineage
-from app.widgets.runs.overlay import PARAM, show_curves
-from app.widgets.runs.status import BADGES, REFRESH_S, look, run_status
+from app.widgets.runs.details import show_notes
+from app.widgets.runs.overlay import PARAM
+from app.widgets.runs.status import BADGES, REFRESH_S, run_status
 from app.words.values import run_name, short_id
-from data.fields import from_dict
 from data.labels.projects import get_project
 from data.records import Project, Role, Run, RunKind, RunStatus
 from data.runs.best_policy import best_name
 from data.runs.lineage import parents_of, starts_of
 from data.runs.state import get_run, list_runs
-from training.launch.find import best_policies, trained_models
-from training.launch.kinds import CONFIGS, KINDS, WRITERS, settings
+from training.launch.kinds import KINDS
 
-KEY = "runs"
-LINEAGE = "Lineage"
-TABS = ("Curves", "Samples", "Events", "Configuration", LINEAGE, "Log")
-REPORT, SCORE = "Report", "Score a file"  # of a reward run that has ended well
-TOKENS = "Tokens"  # of a PPO run that has recorded some
 COLOURS = ["gray", "blue", "green", "red", "orange"]  # of queued, running, succeeded, failed, cancelled
 
 
@@ -128,57 +109,23 @@ def _one(run_id: str) -> None:
     st.button("All runs", icon=":material/arrow_back:", type="tertiary", key=f"{KEY}.back", on_click=_close)
     head = page_head(run_name(run))
     with head:
-        _next_steps(run)
+        for panel in panels_of(NEXT_STEPS, run).values() if has_succeeded(run) else ():
+            panel.show(run)
     _say_if_elsewhere(run)
     _lineage(run)
     run_status(run.id, f"{KEY}.status")
     show_notes(run.id)
-    if run.kind is RunKind.BASELINES:
-        show_baselines(run)
-    elif run.kind is RunKind.CHECK:
-        show_check(run.id, f"{KEY}.check.{run.id}")
-    else:
-        show_results(run)
-    if run.kind is RunKind.PPO:
-        show_best(run)
-    if run.kind is RunKind.SCORE and run.status is RunStatus.SUCCEEDED:
-        show_scores(run)
+    for panel in panels_of(RESULTS, run).values():
+        panel.show(run)
     _tabs(run)
 
 
 def _tabs(run: Run) -> None:
-    names = [*([REPORT] if report_path(run) else []), *TABS]
-    if run.kind is RunKind.REWARD and run.status is RunStatus.SUCCEEDED:
-        names.append(SCORE)
-    if run.kind is RunKind.PPO and has_rollouts(run):
-        names.insert(names.index("Samples") + 1, TOKENS)
-    tabs = dict(zip(names, st.tabs(names, key=f"{KEY}.tab", bind="query-params"), strict=True))
+    panels = panels_of(TABS, run)
+    tabs = dict(zip(panels, st.tabs(list(panels), key=f"{KEY}.tab", bind="query-params"), strict=True))
     open_tab = next(name for name, tab in tabs.items() if tab.open)
-    is_active = not look(run.id).run.status.is_final
     with tabs[open_tab]:
-        if open_tab == REPORT:
-            show_report(run)
-        elif open_tab == SCORE:
-            score_form(run)
-        elif open_tab == TOKENS:
-            token_inspector(run)
-        elif open_tab == "Curves":
-            show_curves(run, f"{KEY}.curves.{run.id}")
-            if is_evaluated(run):
-                show_frontier(run)
-        elif open_tab == "Samples":
-            if run.kind is RunKind.PPO:
-                start_and_policy(run, f"{KEY}.start.{run.id}", is_active=is_active)
-                st.header("Rollouts", anchor=False)
-            show_samples(run.id, f"{KEY}.samples.{run.id}", is_active=is_active)
-        elif open_tab == "Events":
-            show_events(run.id)
-        elif open_tab == "Configuration":
-            show_config(run)
-        elif open_tab == LINEAGE:
-            show_lineage(run)
-        else:
-            show_log(run.id, is_active=is_active)
+        panels[open_tab].show(run)
 
 
 def _say_if_elsewhere(run: Run) -> None:
@@ -192,51 +139,6 @@ def _say_if_elsewhere(run: Run) -> None:
 def _close() -> None:
     for name in ("run", PARAM):
         st.query_params.pop(name, None)
-
-
-def _next_steps(run: Run) -> None:
-    """What can be done with a run that has succeeded."""
-    if run.status is not RunStatus.SUCCEEDED:
-        return
-    if (home().run_folder(run.id) / "model").is_dir():
-        st.link_button(
-            "Download model", f"/download/run/{run.id}/model", icon=":material/download:", key=f"{KEY}.model.{run.id}"
-        )
-    for name, label in (("report.json", "Download report"), ("scores.jsonl", "Download scores")):
-        if (home().run_folder(run.id) / name).is_file():
-            address = f"/download/run/{run.id}/{name}"
-            st.link_button(label, address, icon=":material/download:", key=f"{KEY}.{name}.{run.id}")
-    if run.kind is RunKind.REWARD and st.button("Train a policy", type="primary", key=f"{KEY}.to_ppo"):
-        go_to("train", kind=RunKind.PPO.value, reward=run.id, snapshot=run.snapshot_id or "")
-    if run.kind in WRITERS and st.button("Compare", type="primary", icon=":material/compare:", key=f"{KEY}.to_compare"):
-        go_to("compare", model_b=f"run:{run.id}", reward=run.reward_run_id or "")
-    if is_evaluated(run) and st.button("Baselines", icon=":material/table_chart:", key=f"{KEY}.to_baselines"):
-        _start_baselines(run)
-    if run.kind is RunKind.SAMPLE and st.button("See responses", type="primary", key=f"{KEY}.to_prompts"):
-        go_to("prompts")
-
-
-def _start_baselines(run: Run) -> None:
-    """Queue the table of this policy and of all others that learnt from the same snapshot; of those that kept a best
-    policy which is not their last one, of both."""
-    with store().read() as tx:
-        others = [each for each in trained_models(tx, run.project_id) if each.snapshot_id == run.snapshot_id]
-        best = {each.id: iteration for each, iteration in best_policies(tx, run.project_id or "")}
-    names = " ".join(
-        f"run:{each.id} {best_name(each.id)}"
-        if best.get(each.id) not in (None, (each.result or {}).get("iterations"))
-        else f"run:{each.id}"
-        for each in others
-    )
-    asked = settings(run)
-    alike = {name: asked[name] for name in ("model", "sampling.max_new_tokens", "second_reward_run") if name in asked}
-    config: Any = from_dict(CONFIGS[RunKind.BASELINES], alike | {"models": names})
-    table = None
-    with ShownErrors():
-        links = {"snapshot_id": run.snapshot_id, "reward_run_id": run.reward_run_id}
-        table = queue_run(store(), person(), RunKind.BASELINES, config, **links)
-    if table is not None:
-        go_to("runs", run=table.id)
 
 
 def _lineage(run: Run) -> None:

@@ -1,9 +1,9 @@
-"""The counts of a snapshot: everything that goes in and everything that is left out, while it passes by."""
+"""The counts of a snapshot: everything that goes in and everything that is left out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import permutations
 from statistics import fmean
 from typing import Any
@@ -11,13 +11,13 @@ from typing import Any
 from data.files.snapshots import Group
 from data.records import Purpose, Split
 from labeling.judgement.consensus import accuracy_against
-from labeling.snapshot.groups import MERGED, JudgedTask, count_pairs, judgement, pairs_of_group
+from labeling.snapshot.groups import MERGED, JudgedTask, TaskOutcome, count_pairs, judgement, pairs_of_group
 
 OnGroup = Callable[[int], None]
 
 
 class SnapshotCounter:
-    """Counts groups as they pass, and keeps three pairs as examples."""
+    """Counts what becomes of each task, and keeps three pairs as examples."""
 
     def __init__(self, never_used: dict[str, int], on_group: OnGroup | None = None) -> None:
         self._on_group = on_group
@@ -31,34 +31,38 @@ class SnapshotCounter:
         self.human: list[float] = []
         self.examples: list[dict[str, str]] = []
 
-    def meet(self, task: JudgedTask, split: Split) -> None:
-        """Take in a task: what is left out; and, on the held-out side, how well one person foretells another."""
+    def add(self, outcome: TaskOutcome) -> None:
+        """Take in a task: what is used of it, and what is left out."""
+        self._add_answers(outcome.judged, outcome.split)
+        for group in outcome.groups:
+            self._add_group(group)
+
+    def _add_answers(self, task: JudgedTask, split: Split) -> None:
+        """What is left out; and, on the held-out side, how well one person foretells another."""
         self.left_out.update(reason for _, reason in task.aside if reason != MERGED)
-        for each in (each for part in task.parts for each in part.rankings):
-            self.totals.update(late=each.is_late, gold=each.purpose is Purpose.GOLD)
+        for answer in (answer for part in task.parts for answer in part.rankings):
+            self.totals.update(late=answer.is_late, gold=answer.purpose is Purpose.GOLD)
         if split is Split.EVAL and task.parts:
             for truth, other in permutations(task.rankings, 2):
-                found = accuracy_against(judgement(truth), judgement(other))
-                self.human += [] if found is None else [found]
+                accuracy = accuracy_against(judgement(truth), judgement(other))
+                self.human += [] if accuracy is None else [accuracy]
 
-    def watch(self, groups: Iterator[Group]) -> Iterator[Group]:
-        for group in groups:
-            counts, annotators = count_pairs(group), group.annotator.split(",")
-            is_eval = group.split is Split.EVAL
-            self.pairs.update(counts)
-            self.totals.update(groups=1, rankings=len(annotators), rankings_eval=len(annotators) if is_eval else 0)
-            self.totals.update(adjudicated=group.adjudicated)
-            self.totals.update(pairs_eval=counts["pairs"] if is_eval else 0)
-            self.k[str(len(group.ranks))] += len(annotators)
-            self.prompts[group.prompt_id] = group.split
-            self.annotators.update([] if group.adjudicated else annotators)
-            if len(self.examples) < 3:
-                first = pairs_of_group(group)[0]
-                texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
-                self.examples.append(dict(zip(("prompt", "chosen", "rejected"), (t[:500] for t in texts), strict=True)))
-            if self._on_group is not None:
-                self._on_group(self.totals["rankings"])
-            yield group
+    def _add_group(self, group: Group) -> None:
+        counts, annotators = count_pairs(group), group.annotator.split(",")
+        is_eval = group.split is Split.EVAL
+        self.pairs.update(counts)
+        self.totals.update(groups=1, rankings=len(annotators), rankings_eval=len(annotators) if is_eval else 0)
+        self.totals.update(adjudicated=group.adjudicated)
+        self.totals.update(pairs_eval=counts["pairs"] if is_eval else 0)
+        self.k[str(len(group.ranks))] += len(annotators)
+        self.prompts[group.prompt_id] = group.split
+        self.annotators.update([] if group.adjudicated else annotators)
+        if len(self.examples) < 3:
+            first = pairs_of_group(group)[0]
+            texts = (group.messages[-1]["content"], group.responses[first.chosen], group.responses[first.rejected])
+            self.examples.append(dict(zip(("prompt", "chosen", "rejected"), (t[:500] for t in texts), strict=True)))
+        if self._on_group is not None:
+            self._on_group(self.totals["rankings"])
 
     def as_counts(self) -> dict[str, Any]:
         n_eval = sum(side is Split.EVAL for side in self.prompts.values())

@@ -11,7 +11,7 @@ import itertools
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -31,7 +31,6 @@ from data.files.snapshots import (
     PAIR_COLUMNS,
     PAIRS,
     PROMPTS,
-    Group,
     TableWriter,
     file_hash,
     hash_row,
@@ -57,6 +56,7 @@ from labeling.snapshot.counts import OnGroup, SnapshotCounter
 from labeling.snapshot.groups import (
     JudgedTask,
     Merge,
+    TaskOutcome,
     build_group,
     decided_part,
     judgement,
@@ -67,7 +67,6 @@ from labeling.snapshot.groups import (
 from labeling.snapshot.splits import side_of_other, split_prompts
 from labeling.snapshot.tables import pair_batches
 
-OnOther = Callable[[dict[str, Any]], None]
 SCHEMA_VERSION = 2
 TASKS_AT_ONCE = 500
 _MERGE_NOTES = {
@@ -123,8 +122,8 @@ def plan_snapshot(store: Store, project_id: str, config: SnapshotConfig, *, on_g
     with store.read() as tx:
         get_project(tx, project_id)
         counter = _counter(tx, project_id, on_group)
-        for _ in counter.watch(iter_groups(tx, project_id, config, counter)):
-            pass
+        for outcome in outcomes(tx, project_id, config, with_others=False):
+            counter.add(outcome)
     return Plan(config, counter.as_counts(), counter.examples)
 
 
@@ -151,10 +150,10 @@ def freeze_snapshot(
         get_project(tx, project_id)
         snapshot_id = tx.new_id()
         counter = _counter(tx, project_id, on_group)
-        groups = partial(iter_groups, tx, project_id, config, counter)
+        tasks = outcomes(tx, project_id, config, with_others=True)
         side_of = partial(_side_by_text, config)
         prompts = partial(write_prompts, tx, project_id, side_of=side_of)
-        folder, digest = _write_files(home, snapshot_id, config, groups, prompts, counter)
+        folder, digest = _write_files(home, snapshot_id, config, tasks, prompts, counter)
     saved, values = None, (asdict(config), counter.as_counts(), digest, file_hash(folder / PROMPTS))
     try:
         with acting(store, who, Role.RESEARCHER) as tx:
@@ -169,7 +168,7 @@ def _write_files(
     home: Home,
     snapshot_id: str,
     config: SnapshotConfig,
-    groups: Callable[[OnOther], Iterator[Group]],
+    tasks: Iterable[TaskOutcome],
     write_prompts: Callable[[Path, Path], None],
     counter: SnapshotCounter,
 ) -> tuple[Path, str]:
@@ -177,7 +176,7 @@ def _write_files(
     staging, digest = home.snapshot_folder(f".staging-{snapshot_id}"), hashlib.sha256()
     staging.mkdir(parents=True)
     try:
-        _write_groups(staging, groups, counter, digest)
+        _write_groups(staging, tasks, counter, digest)
         counts = counter.as_counts()
         if not counts["pairs"]:
             raise InvalidInput(_nothing_to_freeze(counts))
@@ -189,21 +188,19 @@ def _write_files(
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _write_groups(
-    folder: Path, groups: Callable[[OnOther], Iterator[Group]], counter: SnapshotCounter, digest: Any
-) -> None:
-    """Write the groups and the other answers as they come. The hash is of what is used: of the others, those that no
-    response is acceptable, which are negative examples in an unpaired export."""
+def _write_groups(folder: Path, tasks: Iterable[TaskOutcome], counter: SnapshotCounter, digest: Any) -> None:
+    """Write the groups and the other answers as they come, and count them. The hash is of what is used: of the others,
+    those that no response is acceptable, which are negative examples in an unpaired export."""
     unacceptable = hashlib.sha256()
     with TableWriter(folder / GROUPS, GROUP_COLUMNS) as used, TableWriter(folder / OTHERS, OTHER_COLUMNS) as others:
-
-        def add_other(row: dict[str, Any]) -> None:
-            others.add_row(row)
-            if row["left_out"] == RankingStatus.UNACCEPTABLE:
-                hash_row(row, unacceptable)
-
-        for group in hashed(counter.watch(groups(add_other)), digest):
-            used.add_row(group.as_row())
+        for outcome in tasks:
+            counter.add(outcome)
+            for group in hashed(outcome.groups, digest):
+                used.add_row(group.as_row())
+            for row in outcome.others:
+                others.add_row(row)
+                if row["left_out"] == RankingStatus.UNACCEPTABLE:
+                    hash_row(row, unacceptable)
     if unacceptable.digest() != hashlib.sha256().digest():
         digest.update(unacceptable.digest())
 
@@ -231,13 +228,9 @@ def _settle(staging: Path, folder: Path) -> Path:
     return folder
 
 
-def iter_groups(
-    tx: Tx, project_id: str, config: SnapshotConfig, counter: SnapshotCounter, on_other: OnOther | None = None
-) -> Iterator[Group]:
-    """Yield the project's usable rankings as groups, by task and time; count the others by reason.
-
-    `on_other` gets each answer that is no group by itself, as a row of others.parquet.
-    """
+def outcomes(tx: Tx, project_id: str, config: SnapshotConfig, *, with_others: bool) -> Iterator[TaskOutcome]:
+    """Yield what becomes of each task that was answered, by task and time; the answers that are no group by themselves
+    are made rows `with_others`."""
     name_of = partial(pseudonym, export_key(tx, project_id))
     weight_of = _annotator_weights(tx, project_id, config)
     totals: dict[str, float] = defaultdict(float)  # a prompt's groups share the weight 1
@@ -246,23 +239,24 @@ def iter_groups(
             totals[judged.prompt_id] += part.weight
     known = get_splits(tx, project_id)
     splits = split_prompts(known, totals.keys(), eval_share=config.eval_share, seed=config.seed)
-    gold = {} if on_other is None else gold_of_project(tx, project_id)
+    gold = gold_of_project(tx, project_id) if with_others else {}
     judged_tasks = _judged_tasks(tx, project_id, config, weight_of)
     while batch := list(itertools.islice(judged_tasks, TASKS_AT_ONCE)):
-        needed = [each.task_id for each in batch if each.parts or (each.aside and on_other is not None)]
+        needed = [each.task_id for each in batch if each.parts or (each.aside and with_others)]
         tasks = {each.id: each for each in get_tasks(tx, needed)}
         for judged in batch:
             split = splits.get(judged.prompt_id) or side_of_other(
                 known, judged.prompt_id, eval_share=config.eval_share, seed=config.seed
             )
-            counter.meet(judged, split)
-            if on_other is not None:
-                for other in judged.aside:
-                    expected = gold.get(judged.task_id) if other.reason == "gold" else None
-                    on_other(other_row(other, tasks[judged.task_id], split=split, name_of=name_of, gold=expected))
+            groups, others = [], []
             for part in judged.parts:
                 weight, task = part.weight / totals[judged.prompt_id], tasks[judged.task_id]
-                yield build_group(part, task, judged.rankings, split=split, name_of=name_of, weight=weight)
+                groups.append(build_group(part, task, judged.rankings, split=split, name_of=name_of, weight=weight))
+            for aside in judged.aside if with_others else ():
+                expected = gold.get(judged.task_id) if aside.reason == "gold" else None
+                row = other_row(aside, tasks[judged.task_id], split=split, name_of=name_of, gold=expected)
+                others.append(row)
+            yield TaskOutcome(judged, split, groups, others)
 
 
 def _judged_tasks(

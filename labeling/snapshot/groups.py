@@ -57,6 +57,16 @@ class JudgedTask(NamedTuple):
     aside: list[Aside]
 
 
+class TaskOutcome(NamedTuple):
+    """What becomes of the answers to a task: the groups that are used; and those set aside, as rows of others.parquet,
+    where they are asked for."""
+
+    judged: JudgedTask
+    split: Split
+    groups: list[Group]
+    others: list[dict[str, Any]]
+
+
 def usable(answers: Sequence[Ranking], *, include_extra: bool, with_gold: bool) -> tuple[list[Ranking], list[Aside]]:
     """The rankings of a task that a snapshot can use, and its other answers."""
     rankings, aside = [], []
@@ -122,13 +132,13 @@ def build_group(
     weight: float,
 ) -> Group:
     """A part as a row of the snapshot. `rankings`: all of the task, which say how many agree of how many."""
-    decision, one = part.decision, part.rankings[0] if len(part.rankings) == 1 else None
+    decision, only = part.decision, part.rankings[0] if len(part.rankings) == 1 else None
     has_votes = len(rankings) > 1 or (decision is not None and rankings)
     votes = count_votes([judgement(each) for each in rankings]) if has_votes else None
     detail, comment = Detail(acceptable=_acceptable(part.rankings or rankings)), ""
     authors = [(each.id, each.annotator_id) for each in part.rankings]
-    if one is not None:
-        detail, comment = one.detail, one.comment
+    if only is not None:
+        detail, comment = only.detail, only.comment
     if decision is not None:
         detail, comment = replace(detail, unplaced=decision.unplaced), decision.reason
         authors = [(decision.id, decision.decided_by)]
@@ -151,8 +161,8 @@ def build_group(
         strength=detail.strength,
         comment=comment,
         facts=task.facts,
-        duration_ms=None if one is None else one.duration_ms,
-        display_order=() if one is None else one.display_order or (),
+        duration_ms=None if only is None else only.duration_ms,
+        display_order=() if only is None else only.display_order or (),
         preferred=votes.preferred if votes else (),
         compared=votes.compared if votes else (),
         probabilities=part.probabilities,
