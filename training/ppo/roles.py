@@ -216,7 +216,7 @@ class Policy:
         for start in range(0, len(chosen), at_once):
             piece = (states[start : start + at_once], chosen[start : start + at_once], with_entropy)
             if len(chosen) > at_once and torch.is_grad_enabled():
-                parts.append(checkpoint(self._score, *piece, use_reentrant=False))
+                parts.append(checkpoint(self._score, *piece, use_reentrant=False, preserve_rng_state=False))
             else:
                 parts.append(self._score(*piece))
         logprobs, entropies = (torch.cat(each) for each in zip(*parts, strict=True))
