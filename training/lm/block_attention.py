@@ -33,14 +33,6 @@ class Blocks(NamedTuple):
     seen: Tensor
     home: Tensor
 
-    @classmethod
-    def of_shape(cls, n_prompts: int, prompt: int, n_responses: int, response: int, device: torch.device) -> Blocks:
-        """Blocks of a shape, for what only asks how much they take; each response is one of the same number."""
-        home = torch.zeros(n_prompts * prompt + n_responses * response, dtype=torch.long, device=device)
-        prompts, responses = home.new_zeros(n_prompts, prompt), home.new_zeros(n_responses, response)
-        seen = torch.ones(n_responses, 1, response, prompt + response, dtype=torch.bool, device=device)
-        return cls(prompts, responses, home.new_zeros(n_responses), seen, home)
-
     def to(self, device: torch.device) -> Blocks:
         return Blocks(*(each.to(device) for each in self))
 
