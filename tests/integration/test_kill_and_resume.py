@@ -32,6 +32,7 @@ from data.runs.state import checkpoints_of, reap_runs, request_cancel, resume_ru
 from data.store.tables import response
 from training.jobs.reporter import Reporter
 from training.lm.checkpoint import verify
+from training.ppo.update import Metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 CHAOS = Path(__file__).resolve().parents[1] / "chaos"
@@ -202,12 +203,13 @@ def test_cancelled_inside_an_update_equals_unbroken(
     second = rig.reward("full" if kind == "ppo-shared" else "lora").id
     n_passes, stop_at = [0], [0]
 
-    def counted(original: Callable[..., None]) -> Callable[..., None]:
-        def backward(*words: Any) -> None:
-            original(*words)
+    def counted(original: Callable[..., Metrics]) -> Callable[..., Metrics]:
+        def backward(*words: Any) -> Metrics:
+            figures = original(*words)
             n_passes[0] += 1
             if n_passes[0] == stop_at[0]:
                 signal.raise_signal(signal.SIGTERM)
+            return figures
 
         return backward
 

@@ -37,7 +37,7 @@ from training.lm.models import Machine, find_model
 from training.lm.scorer import read_reward_info
 from training.ppo.build_roles import shares_base
 from training.ppo.roles import Critic, Policy, TokenScores
-from training.ppo.rollout import Rollout
+from training.ppo.rollout import Credit, Rollout, minibatch_of
 from training.ppo.update import update_minibatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:fan_in_fan_out")
@@ -222,9 +222,8 @@ def test_weights_gradients_and_optimizer_to_the_byte_after_a_step(
     rollout = Rollout([], batch, zeros, zeros, zeros, zeros, zeros, zeros, {})
 
     def step() -> None:
-        update_minibatch(
-            parts.config, parts.learner, rollout, zeros + 1, zeros, torch.arange(N), number=0, trains_policy=True
-        )
+        minibatch = minibatch_of(rollout, Credit(zeros[:, 0], zeros, zeros, zeros + 1, zeros), torch.arange(N), "token")
+        update_minibatch(parts.config, parts.learner, minibatch, number=0, trains_policy=True)
 
     step()  # which makes the optimizers' states
     for optimizer in (parts.learner.policy_optimizer, parts.learner.critic_optimizer):

@@ -60,3 +60,11 @@ def test_the_controller_moves_by_at_most_a_fifth_of_its_horizon(kl: float, expec
 @pytest.mark.parametrize(("kl", "wanted"), [(0.006, 0.5), (0.0067, 1.0), (0.0149, 1.0), (0.0151, 2.0)])
 def test_the_penalty_on_the_update_is_halved_or_doubled(kl: float, wanted: float) -> None:
     assert adapted_update_kl_coef(1.0, kl, target=0.01) == wanted
+
+
+def test_an_unknown_estimator_is_refused() -> None:
+    one = torch.zeros(2)
+    with pytest.raises(ValueError, match="estimator = 'k4': k1, k2 or k3 is needed"):
+        kl_estimate(one, one, "k4")
+    with pytest.raises(ValueError, match="estimator = 'K3'"):
+        kl_loss(one, one, "K3")

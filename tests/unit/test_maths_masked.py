@@ -60,3 +60,8 @@ def test_gradients_of_a_mean_stay_inside_the_mask() -> None:
     masked_mean(values, MASK).backward()
     assert values.grad is not None
     assert values.grad.tolist() == [0.25, 0.25, 0.25, 0.25, 0.0]
+
+
+def test_an_unknown_mean_is_refused() -> None:
+    with pytest.raises(ValueError, match="over = 'sequence': token or response is needed"):
+        token_weights(torch.ones(2, 3, dtype=torch.bool), "sequence")

@@ -22,18 +22,17 @@ from training.maths.masked import masked_mean, token_weights, whiten
 from training.ppo.evaluation import Evaluation, held_out_prompts
 from training.ppo.figures import mean_of_steps
 from training.ppo.loop import (
+    adapt_score_scale,
     adapt_weights,
     check_first_ratio,
     final_scores,
     minibatches,
     prompts_of_iteration,
-    scale_of_scores,
     train,
     with_centred_critic,
 )
-from training.ppo.rollout import Rollout, sample_rollout
+from training.ppo.rollout import Credit, Minibatch, Rollout, minibatch_of, sample_rollout
 from training.ppo.run import make_learner
-from training.ppo.token_rows import Credit
 from training.ppo.unfinished import Unfinished
 from training.ppo.update import RATIO_DEVIATION, Metrics, Seams, backward_ptx, step, update_minibatch
 
@@ -69,6 +68,12 @@ def prepared(parts: Parts) -> tuple[Rollout, Tensor, Tensor]:
     return rollout, whiten(advantages, batch.mask), returns
 
 
+def taken(parts: Parts, rollout: Rollout, advantages: Tensor, returns: Tensor, index: Tensor) -> Minibatch:
+    """The minibatch of the rows in `index`."""
+    credit = Credit(rollout.scores, advantages, advantages, advantages, returns)
+    return minibatch_of(rollout, credit, index, parts.config.loss_mean)
+
+
 def weights_of(parts: Parts) -> Weights:
     roles = parts.roles
     return {name: each.detach().clone() for name, each in (roles.policy_parameters | roles.critic_parameters).items()}
@@ -81,7 +86,11 @@ def updated(
     parts = parts or rig.parts(layout, **(WORDS | changes))
     rollout, advantages, returns = prepared(parts)
     figures = update_minibatch(
-        parts.config, parts.learner, rollout, advantages, returns, torch.tensor(index), number=0, trains_policy=True
+        parts.config,
+        parts.learner,
+        taken(parts, rollout, advantages, returns, torch.tensor(index)),
+        number=0,
+        trains_policy=True,
     )
     return weights_of(parts), figures
 
@@ -160,7 +169,11 @@ def gradient_of_update(
     with monkeypatch.context() as patch:
         patch.setattr("training.ppo.update.step", catch)
         update_minibatch(
-            parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=0, trains_policy=True
+            parts.config,
+            parts.learner,
+            taken(parts, rollout, advantages, returns, torch.arange(6)),
+            number=0,
+            trains_policy=True,
         )
     policy, critic = kept
     return policy, critic
@@ -232,7 +245,11 @@ def test_while_the_critic_starts_alone_the_policy_stays(rig: Rig) -> None:
     before = weights_of(parts)
     rollout, advantages, returns = prepared(parts)
     figures = update_minibatch(
-        parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=0, trains_policy=False
+        parts.config,
+        parts.learner,
+        taken(parts, rollout, advantages, returns, torch.arange(6)),
+        number=0,
+        trains_policy=False,
     )
     after = weights_of(parts)
     assert all(torch.equal(before[name], after[name]) for name in parts.roles.policy_parameters)
@@ -249,7 +266,11 @@ def test_rows_outside_a_minibatch_do_not_count(rig: Rig) -> None:
             advantages[[0, 2, 3, 5]] = 1e9
         chosen = torch.tensor([1, 4])
         update_minibatch(
-            parts.config, parts.learner, rollout, advantages, returns, chosen, number=0, trains_policy=True
+            parts.config,
+            parts.learner,
+            taken(parts, rollout, advantages, returns, chosen),
+            number=0,
+            trains_policy=True,
         )
         results.append(weights_of(parts))
     assert apart(*results) == 0
@@ -328,11 +349,10 @@ def test_another_engine_can_stand_in(rig: Rig) -> None:
         asked.append(len(prompts) * n)
         return [Generated([70 + place % 3, end], has_ended=True) for place in range(len(prompts) * n)]
 
-    def step_elsewhere(
-        _config: Any, _learner: Any, rollout: Rollout, _advantages: Any, _returns: Any, index: Tensor, **words: Any
-    ) -> Metrics:
-        assert [rollout.rows[place].response for place in range(3)] == [[70, end], [71, end], [72, end]]
-        stepped.append((len(index), words["trains_policy"]))
+    def step_elsewhere(_config: Any, _learner: Any, minibatch: Minibatch, **words: Any) -> Metrics:
+        rows, tokens = minibatch.batch.response_tokens().view(-1, 2), [[70, end], [71, end], [72, end]]
+        assert sorted(rows.tolist()) == sorted(tokens * 2)
+        stepped.append((len(rows), words["trains_policy"]))
         return {RATIO_DEVIATION: 0.0, "policy/approx_kl": 0.0}
 
     seams = Seams(generate=by_a_server, update=step_elsewhere)
@@ -392,9 +412,9 @@ def test_ptx_adds_the_language_model_loss_of_ranked_best_responses(rig: Rig) -> 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_gradient_is_left_from_the_update_before(layout: str, rig: Rig) -> None:
     parts = rig.parts(layout, **(WORDS | {"learning_rate": 0.0}), critic_learning_rate=0.0)
-    learnt = (*prepared(parts), torch.arange(6))
+    minibatch = taken(parts, *prepared(parts), torch.arange(6))
     first, second = (
-        update_minibatch(parts.config, parts.learner, *learnt, number=number, trains_policy=True) for number in (0, 1)
+        update_minibatch(parts.config, parts.learner, minibatch, number=number, trains_policy=True) for number in (0, 1)
     )
     assert first == second
     assert first["policy/grad_norm"] > 0 and first["value/grad_norm"] > 0
@@ -435,9 +455,11 @@ def test_scores_are_cut_after_scaling_and_before_the_penalty(rig: Rig) -> None:
 
 def test_scores_may_be_divided_by_their_running_spread(rig: Rig) -> None:
     parts = rig.parts("shared", **WORDS, running_scores=True)
-    rollout, _, _ = prepared(parts)
     first, second = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 6.0]), torch.tensor([3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
-    scales = [scale_of_scores(parts.config, parts.learner, replace(rollout, scores=each)) for each in (first, second)]
+    scales = []
+    for scores in (first, second):
+        adapt_score_scale(parts.config, parts.learner, scores)
+        scales.append(parts.learner.score_scale)
     assert scales == pytest.approx(
         [first.std(correction=0).item(), torch.cat([first, second]).std(correction=0).item()]
     )
@@ -450,9 +472,12 @@ def test_the_surrogate_with_a_penalty_clips_nothing_and_pulls_back(rig: Rig) -> 
         rollout, advantages, returns = prepared(parts)
         for number in range(4):
             figures = update_minibatch(
-                parts.config, parts.learner, rollout, advantages, returns, torch.arange(6), number=number,
+                parts.config,
+                parts.learner,
+                taken(parts, rollout, advantages, returns, torch.arange(6)),
+                number=number,
                 trains_policy=True,
-            )  # fmt: skip
+            )
             assert figures["policy/clip_fraction"] == 0
         moved[kl_coef] = figures["policy/approx_kl"]
     assert 0 < moved[1e4] < 0.7 * moved[0.0]

@@ -17,7 +17,7 @@ from training.jobs.reporter import Cancelled
 from training.launch.config import PPOConfig
 from training.lm.encoding import pack
 from training.lm.scorer import Scorer
-from training.ppo.rollout import Rollout, micro_batches, sample_rollout
+from training.ppo.rollout import Rollout, micro_batches_of, sample_rollout
 
 pytestmark = [pytest.mark.slow, pytest.mark.float64, pytest.mark.filterwarnings("ignore::FutureWarning")]
 WORDS = {"responses_per_prompt": 3, "max_new_tokens": 12}
@@ -171,11 +171,11 @@ def test_micro_batches_hold_every_row_once_and_stay_within_their_size(
 ) -> None:
     batch = pack([[5] * n for n, _ in drawn], [[6] * n for _, n in drawn], pad_id=0)
     wanted = sorted(rng.sample(range(len(drawn)), rng.randint(1, len(drawn))))
-    lots = list(micro_batches(batch, tokens, torch.tensor(wanted)))
-    assert sorted(row for lot in lots for row in lot.tolist()) == wanted
+    batch = batch.rows(torch.tensor(wanted))
+    lots = list(micro_batches_of(batch, tokens))
+    assert sorted(row for lot in lots for row in lot.tolist()) == list(range(len(wanted)))
     for lot in lots:
         part = batch.rows(lot)
         assert len(lot) == 1 or part.ids.numel() <= tokens
-    assert sorted(row for lot in micro_batches(batch, tokens) for row in lot.tolist()) == list(range(len(drawn)))
     widths = [batch.rows(lot).ids.shape[1] for lot in lots]
     assert widths == sorted(widths)  # similar lengths together: little padding

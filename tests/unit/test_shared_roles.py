@@ -18,7 +18,7 @@ from training.lm.encoding import Sequences, pack
 from training.lm.packing import rows_of_batch
 from training.ppo.loop import minibatches
 from training.ppo.roles import ScoredRow
-from training.ppo.rollout import micro_batches
+from training.ppo.rollout import micro_batches_of
 from training.ppo.sharing import check_shared_roles
 
 pytestmark = [
@@ -193,12 +193,13 @@ def test_lots_of_shared_prompts_hold_every_row_once_and_stay_within_their_size(
 ) -> None:
     batch = pack([[key] * n for n, key, _ in shapes], [[6] * n for _, _, n in shapes], pad_id=0)
     wanted = sorted(rng.sample(range(len(shapes)), rng.randint(1, len(shapes))))
-    lots = list(micro_batches(batch, tokens, torch.tensor(wanted), is_shared=True))
-    assert sorted(row for lot in lots for row in lot.tolist()) == wanted
+    batch = batch.rows(torch.tensor(wanted))
+    lots = list(micro_batches_of(batch, tokens, is_shared=True))
+    assert sorted(row for lot in lots for row in lot.tolist()) == list(range(len(wanted)))
     for lot in lots:
         rows = rows_of_batch(batch.rows(lot))
         assert len(lot) == 1 or sum(row.n_tokens for row in rows) <= tokens
-    assert len(lots) <= len(list(micro_batches(batch, tokens, torch.tensor(wanted))))
+    assert len(lots) <= len(list(micro_batches_of(batch, tokens)))
 
 
 def test_minibatches_keep_the_responses_to_a_prompt_together_where_they_can(rig: Rig) -> None:

@@ -40,7 +40,7 @@ from training.ppo.build_roles import build_roles, context_of_roles, readings_of,
 from training.ppo.learner import Learner
 from training.ppo.loop import check_first_ratio
 from training.ppo.roles import RewardModel, Roles, ScoredRow
-from training.ppo.rollout import PromptItem, Rollout
+from training.ppo.rollout import Credit, PromptItem, Rollout, minibatch_of
 from training.ppo.run import in_words, load_held_out, load_prompts, make_learner, share_prompts
 from training.ppo.update import RATIO_DEVIATION, update_minibatch
 
@@ -234,10 +234,9 @@ class Preflight:
         for optimizer in (self.learner.policy_optimizer, self.learner.critic_optimizer):
             make_states(optimizer)
         has_peak, started = reset_peak(self.machine), time.perf_counter()
-        figures = update_minibatch(
-            self.config, self.learner, rollout, advantages, rollout.old_values + advantages, torch.arange(rows),
-            number=0, trains_policy=True,
-        )  # fmt: skip
+        credit = Credit(rollout.scores, advantages, advantages, advantages, returns=rollout.old_values + advantages)
+        minibatch = minibatch_of(rollout, credit, torch.arange(rows), self.config.loss_mean)
+        figures = update_minibatch(self.config, self.learner, minibatch, number=0, trains_policy=True)
         seconds = time.perf_counter() - started
         check_first_ratio(figures[RATIO_DEVIATION], self.machine)
         spoilt = sorted(name for name, value in figures.items() if not math.isfinite(value))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,7 @@ from training.lm.packing import rows_of_batch
 from training.lm.trl_trainer import lora_config
 from training.maths.losses import policy_loss, value_loss
 from training.ppo.roles import Critic, Policy, Trunk
+from training.ppo.rollout import Minibatch
 
 BLOCK = 512  # what an allocator gives out is a multiple of this on a GPU, and of less on the CPU
 # What a matrix product in bf16 takes on the CPU for each thread, in a model of width 32. It is up to 1.7 MB at width
@@ -140,11 +142,12 @@ def policy_update(config: PPOConfig, shape: MicroBatch, machine: Machine) -> Cal
     """Forward and backward pass of the policy on a micro-batch."""
 
     def work(model: Any, _held: Held) -> None:
-        batch, _scratch = shape.batch(machine.device), _scratch_of(machine)
-        scored = _policy(config, model, shape, machine).token_scores(batch, with_entropy=config.entropy_coef > 0)
-        old, advantages, weights = _numbers_of_rollout(batch)
-        loss, _ = policy_loss(scored.logprobs, old, advantages, weights, config.clip_range)
-        torch.autograd.backward(loss - config.entropy_coef * (weights * scored.entropy).sum())
+        minibatch, _scratch = _minibatch(shape, machine), _scratch_of(machine)
+        rows = minibatch.rows(torch.arange(len(minibatch.batch.ids)))
+        scored = _policy(config, model, shape, machine).token_scores(rows.batch, with_entropy=config.entropy_coef > 0)
+        recorded = (rows.old_logprobs, rows.advantages, rows.policy_weights)
+        loss, _ = policy_loss(scored.logprobs, *recorded, config.clip_range)
+        torch.autograd.backward(loss - config.entropy_coef * (rows.policy_weights * scored.entropy).sum())
 
     return work
 
@@ -163,10 +166,10 @@ def critic_update(config: PPOConfig, shape: MicroBatch, machine: Machine) -> Cal
     """Forward and backward pass of the critic on a micro-batch."""
 
     def work(model: Any, _held: Held) -> None:
-        batch, _scratch = shape.batch(machine.device), _scratch_of(machine)
-        values = Critic(_trunk(model, shape, machine), _value_head(model, machine)).values(batch)
-        old, returns, weights = _numbers_of_rollout(batch)
-        loss, _ = value_loss(values, old, returns, weights, config.value_clip_range)
+        minibatch, _scratch = _minibatch(shape, machine), _scratch_of(machine)
+        rows = minibatch.rows(torch.arange(len(minibatch.batch.ids)))
+        values = Critic(_trunk(model, shape, machine), _value_head(model, machine)).values(rows.batch)
+        loss, _ = value_loss(values, rows.old_values, rows.returns, rows.value_weights, config.value_clip_range)
         torch.autograd.backward(loss)
 
     return work
@@ -255,9 +258,11 @@ def _value_head(model: Any, machine: Machine) -> nn.Linear:
         return nn.Linear(model.config.get_text_config().hidden_size, 1, device=machine.device)
 
 
-def _numbers_of_rollout(batch: Sequences) -> list[Tensor]:
-    """(B, T) float32 each: what a loss is given beside what the role computes."""
-    return [torch.zeros(batch.mask.shape, device=batch.mask.device) for _ in range(3)]
+def _minibatch(shape: MicroBatch, machine: Machine) -> Minibatch:
+    """A minibatch that is one micro-batch, which is the least that is held beside it."""
+    batch = shape.batch(machine.device)
+    of_tokens = [each.name for each in fields(Minibatch) if each.name != "batch"]
+    return Minibatch(batch, **{name: torch.zeros(batch.mask.shape, device=machine.device) for name in of_tokens})
 
 
 def _scratch_of(machine: Machine) -> Tensor:

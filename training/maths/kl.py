@@ -15,14 +15,16 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str) -> Tenso
     """Estimate KL(policy || reference) at each sampled token, in nats; same shape as the arguments.
 
     k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d, where d = log policy - log reference. k1 is unbiased and may be
-    negative; k3 is unbiased and never negative; k2 has the right gradient.
+    negative; k3 is unbiased and never negative; k2 has the right gradient. Raises ValueError for another estimator.
     """
     difference = logprobs - ref_logprobs
     if estimator == "k1":
         return difference
     if estimator == "k2":
         return difference.square() / 2
-    return torch.expm1(-difference) + difference
+    if estimator == "k3":
+        return torch.expm1(-difference) + difference
+    raise ValueError(f"estimator = {estimator!r}: k1, k2 or k3 is needed")
 
 
 def kl_loss(logprobs: Tensor, ref_logprobs: Tensor, estimator: str) -> Tensor:

@@ -31,11 +31,14 @@ def token_weights(mask: Tensor, over: str) -> Tensor:
     """Weights (B, T) that sum to 1: a sum becomes the mean over tokens, or over responses of their token means.
 
     `mask`: (B, T) bool. `over`: "token" or "response". Made once for a whole minibatch and cut along with it, so that
-    the loss does not depend on how the minibatch is cut. Rows without a True place get no weight.
+    the loss does not depend on how the minibatch is cut. Rows without a True place get no weight. Raises ValueError for
+    another word.
     """
     counted = mask.to(torch.float32)
     if over == "token":
         return counted / counted.sum().clamp(min=1)
+    if over != "response":
+        raise ValueError(f"over = {over!r}: token or response is needed")
     lengths = counted.sum(dim=1, keepdim=True)
     n_rows = (lengths > 0).sum().clamp(min=1)
     return counted / lengths.clamp(min=1) / n_rows

@@ -36,7 +36,7 @@ from training.measures.equal_kl import Path, equal_kl, path_of, row_at, score_at
 from training.measures.figures import best_of
 from training.ppo.build_roles import REWARD_MODEL, load_reward_model, second_reward_models
 from training.ppo.roles import Policy, Reading, ScoredRow, Trunk
-from training.ppo.rollout import PromptItem, logprobs_of, micro_batches, pack_rows_of, sample_responses
+from training.ppo.rollout import PromptItem, logprobs_of, micro_batches_of, pack_rows_of, sample_responses
 from training.ppo.run import load_held_out
 
 START = "start"  # its name in the table
@@ -195,8 +195,8 @@ class Judge:
         model = load_language_model(source, torch.float32).to(self.machine.device)
         policy = Policy(Trunk(backbone(model), self.machine), model, self.config.temperature)
         batch = pack_rows_of(rows, self.encoder, self.machine)
-        lots = list(micro_batches(batch, self.config.micro_batch_tokens))
-        return logprobs_of(policy, batch, lots, self.reporter.raise_if_stopping).sum(1).double().cpu()
+        micro_batches = list(micro_batches_of(batch, self.config.micro_batch_tokens))
+        return logprobs_of(policy, batch, micro_batches, self.reporter.raise_if_stopping).sum(1).double().cpu()
 
 
 def kl_of_best(n: int) -> float:

@@ -30,10 +30,11 @@ from training.measures.equal_kl import KL, PROMPTS_EVENT, SCORE
 from training.ppo.learner import Learner, Watch
 from training.ppo.roles import Policy, RewardModel
 from training.ppo.rollout import (
+    Credit,
     PromptItem,
     Rollout,
     logprobs_of,
-    micro_batches,
+    micro_batches_of,
     numbered_keys,
     pack_rows_of,
     sample_responses,
@@ -41,7 +42,7 @@ from training.ppo.rollout import (
     scores_of_rows,
 )
 from training.ppo.save_roles import save_policy
-from training.ppo.token_rows import Credit, token_rows
+from training.ppo.token_rows import token_rows
 from training.ppo.update import Metrics
 
 BEST_FOLDER, BEST_FILE = "best", "best.json"
@@ -97,7 +98,7 @@ class Evaluation:
         if not self.seconds:
             return None
         scores = torch.zeros(len(rollout.rows), len(self.seconds))
-        for index in self.lots(rollout):
+        for index in self.micro_batches(rollout):
             rows = [rollout.rows[place] for place in index]
             scores[index] = torch.stack([model.score(rows) for model in self.seconds], dim=1).float().cpu()
         return scores
@@ -105,16 +106,16 @@ class Evaluation:
     def spread_of_heads(self, learner: Learner, rollout: Rollout) -> Tensor | None:
         """Of an ensemble the spread of its heads for each response, (B,)."""
         spreads = torch.zeros(len(rollout.rows))
-        for index in self.lots(rollout):
+        for index in self.micro_batches(rollout):
             spread = learner.roles.reward_model.spread([rollout.rows[place] for place in index])
             if spread is None:
                 return None
             spreads[index] = spread.float().cpu()
         return spreads
 
-    def lots(self, rollout: Rollout) -> Iterator[list[int]]:
+    def micro_batches(self, rollout: Rollout) -> Iterator[list[int]]:
         """The rows of each micro-batch, after a look whether the run is to stop."""
-        for index in micro_batches(rollout.batch, self.config.micro_batch_tokens):
+        for index in micro_batches_of(rollout.batch, self.config.micro_batch_tokens):
             self.reporter.raise_if_stopping()
             yield index.tolist()
 
@@ -184,9 +185,9 @@ def measure(
     keys = numbered_keys(SAME_NUMBERS, len(prompts), 1)
     rows, ended = sample_responses(policy.language_model, prompts, 1, keys, config, encoder, machine, check)
     batch = pack_rows_of(rows, encoder, machine)
-    lots = list(micro_batches(batch, MICRO_BATCH_TOKENS))
-    here, there = (logprobs_of(each, batch, lots, check) for each in (policy, start))
-    return figures_of(batch.mask, ended, scores_of_rows(reward_model, rows, lots, check), here, there)
+    micro_batches = list(micro_batches_of(batch, MICRO_BATCH_TOKENS))
+    here, there = (logprobs_of(each, batch, micro_batches, check) for each in (policy, start))
+    return figures_of(batch.mask, ended, scores_of_rows(reward_model, rows, micro_batches, check), here, there)
 
 
 def figures_of(mask: Tensor, ended: Tensor, scores: Tensor, logprobs: Tensor, start_logprobs: Tensor) -> Metrics:

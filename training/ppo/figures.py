@@ -9,8 +9,7 @@ from training.maths.advantages import centred_explained_variance, explained_vari
 from training.maths.kl import kl_estimate
 from training.maths.masked import masked_mean
 from training.ppo.learner import Learner
-from training.ppo.rollout import Rollout
-from training.ppo.token_rows import Credit
+from training.ppo.rollout import Credit, Rollout
 from training.ppo.update import RATIO_DEVIATION, Metrics
 
 

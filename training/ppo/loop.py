@@ -18,7 +18,7 @@ from data.errors import WorkFailed
 from data.files.rollouts import TRAIN, write_rollout
 from training.jobs.reporter import Cancelled, Reporter
 from training.launch.config import PPOConfig
-from training.lm.encoding import Encoder
+from training.lm.encoding import Encoder, Sequences
 from training.lm.models import Machine
 from training.maths.advantages import gae, token_rewards
 from training.maths.kl import adapted_kl_coef, adapted_update_kl_coef, kl_estimate
@@ -27,8 +27,16 @@ from training.ppo.alarms import TrainingAlarm, look, look_at_evaluations
 from training.ppo.evaluation import Evaluation
 from training.ppo.figures import mean_of_steps, rollout_metrics, samples
 from training.ppo.learner import Learner, save
-from training.ppo.rollout import PromptItem, Rollout, logprobs_after, sample_rollout
-from training.ppo.token_rows import Credit, token_rows
+from training.ppo.rollout import (
+    Credit,
+    PromptItem,
+    Rollout,
+    logprobs_of,
+    micro_batches_of,
+    minibatch_of,
+    sample_rollout,
+)
+from training.ppo.token_rows import token_rows
 from training.ppo.unfinished import Unfinished
 from training.ppo.update import RATIO_DEVIATION, Metrics, Seams
 
@@ -50,10 +58,11 @@ def train(
 ) -> None:
     """Train the policy. For each iteration:
 
-    1. sample responses with the policy       5. advantages and returns, whitened over the whole rollout
-    2. score them with the reward model       6. update policy and critic, in epochs of minibatches
-    3. record log-probabilities and values    7. adapt the weights of the KL
-    4. rewards: score minus KL penalty        8. report, look for trouble, checkpoint, stop if asked
+    1. sample responses with the policy       6. advantages and returns, whitened over the whole rollout
+    2. score them with the reward model       7. update policy and critic, in epochs of minibatches
+    3. record log-probabilities and values    8. adapt the weights of the KL
+    4. adapt the scale of the scores          9. report, look for trouble, checkpoint, stop if asked
+    5. rewards: score minus KL penalty
 
     `evaluation` measures the policy on held-out prompts before some iterations and after the last. `seams`: what
     another engine may stand in for. Raises Cancelled when asked to stop, with a checkpoint; WorkFailed if the first
@@ -70,30 +79,35 @@ def train(
                 rollout = sample_rollout(roles, chosen, config, encoder, machine, iteration, check, seams.generate)
             mask = rollout.batch.mask
 
-            # 4. The KL is in the reward of each token, the score at the last one.
-            scores = final_scores(rollout, config, scale_of_scores(config, learner, rollout))
+            # 4. What the scores are divided by moves with them, where that is asked.
+            adapt_score_scale(config, learner, rollout.scores)
+
+            # 5. The KL is in the reward of each token, the score at the last one.
+            scores = final_scores(rollout, config, learner.score_scale)
             kl = kl_estimate(rollout.old_logprobs, rollout.ref_logprobs, "k1")
             penalty = learner.kl_coef if config.kl_place == "reward" else 0.0
             rewards = token_rewards(scores, kl, mask, penalty)
             if config.whiten_rewards:
                 rewards = whiten(rewards, mask, keeps_mean=True)
 
-            # 5. What stands in padding never leaks in.
+            # 6. What stands in padding never leaks in.
             if iteration == 0:
                 rollout = with_centred_critic(learner, rollout, scores)
             advantages, returns = gae(rewards, rollout.old_values, mask, config.gamma, config.gae_lambda)
             advantages = whiten(advantages, mask)
             work = Unfinished(rollout, Credit(scores, kl, rewards, advantages, returns))
 
-        # 6. The critic may start first; its values decide what counts as better than expected.
+        # 7. The critic may start first; its values decide what counts as better than expected.
         rollout, credit, steps = work.rollout, work.credit, work.steps
         started, before = time.perf_counter(), rollout.seconds.get("update", 0.0)
         trains_policy, learner.unfinished = iteration >= config.critic_warmup, work
         with saved_if_cancelled(learner, reporter):
             for index in minibatches_to_do(config, iteration, work):
-                learnt = (rollout, credit.advantages, credit.returns, index)
+                minibatch = minibatch_of(rollout, credit, index, config.loss_mean)
                 steps.append(
-                    seams.update(config, learner, *learnt, number=len(steps), trains_policy=trains_policy, check=check)
+                    seams.update(
+                        config, learner, minibatch, number=len(steps), trains_policy=trains_policy, check=check
+                    )
                 )
                 rollout.seconds["update"] = before + time.perf_counter() - started
                 if len(steps) == 1 and trains_policy:
@@ -102,13 +116,13 @@ def train(
                     reporter.event("update_stopped_early", iteration=iteration, kl=steps[-1]["policy/approx_kl"])
                     break
 
-            # 7. Towards the targets: by the mean KL per response to the reference, per token to the policy of before.
+            # 8. Towards the targets: by the mean KL per response to the reference, per token to the policy of before.
             used_kl_coef = learner.kl_coef
             metrics = mean_of_steps(steps)
             metrics |= adapt_weights(config, learner, work, trains_policy=trains_policy, check=check)
         learner.iteration, learner.unfinished = iteration + 1, None
 
-        # 8. One transaction; a number that is not finite stops the run before it can spoil a checkpoint.
+        # 9. One transaction; a number that is not finite stops the run before it can spoil a checkpoint.
         if trains_policy:
             metrics["policy/first_ratio_deviation"] = steps[0][RATIO_DEVIATION]
         metrics |= rollout_metrics(rollout, credit, learner, used_kl_coef)
@@ -166,8 +180,7 @@ def adapt_weights(
     was measured and used for the second (Schulman et al. 2017, section 4). `check` may raise before anything moves."""
     rollout, figures = work.rollout, Metrics()
     if config.surrogate == "penalty" and trains_policy:
-        every = torch.arange(len(rollout.rows))
-        new = logprobs_after(learner.roles, rollout, every, config.micro_batch_tokens, check)
+        new = logprobs_now(config, learner, rollout.batch, check)
         log_ratio = new - rollout.old_logprobs
         moved = masked_mean(torch.expm1(log_ratio) - log_ratio, rollout.batch.mask).item()
         used = learner.update_kl_coef
@@ -191,9 +204,18 @@ def record_tokens(
     """Keep the first responses of the rollout token by token, with the ratios after the update."""
     n = min(config.token_rows, len(rollout.rows))
     if n:
-        new = logprobs_after(learner.roles, rollout, torch.arange(n), config.micro_batch_tokens)
+        new = logprobs_now(config, learner, rollout.batch.rows(torch.arange(n)))
         rows = token_rows(rollout, replace(credit, new_logprobs=new), config, encoder, kl_coef, n)
         write_rollout(reporter.folder, TRAIN, learner.iteration, rows)
+
+
+def logprobs_now(
+    config: PPOConfig, learner: Learner, batch: Sequences, check: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Log-probabilities of response tokens under the policy as it is after the update, (B, T), 0 at padding."""
+    roles = learner.roles
+    micro_batches = list(micro_batches_of(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    return logprobs_of(roles.policy, batch, micro_batches, check)
 
 
 def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> Rollout:
@@ -209,12 +231,11 @@ def with_centred_critic(learner: Learner, rollout: Rollout, scores: Tensor) -> R
     return replace(rollout, old_values=torch.where(mask, rollout.old_values + shift, 0))
 
 
-def scale_of_scores(config: PPOConfig, learner: Learner, rollout: Rollout) -> float:
-    """What the scores are divided by; with `running_scores` this rollout's have been added to it."""
+def adapt_score_scale(config: PPOConfig, learner: Learner, scores: Tensor) -> None:
+    """With `running_scores`, divide this rollout's scores (B,) and all later ones by the spread of all so far."""
     if config.running_scores:
-        learner.score_spread = learner.score_spread.with_values(rollout.scores)
+        learner.score_spread = learner.score_spread.with_values(scores)
         learner.score_scale = learner.score_spread.std
-    return learner.score_scale
 
 
 def final_scores(rollout: Rollout, config: PPOConfig, score_scale: float) -> Tensor:

@@ -1,4 +1,5 @@
-"""One rollout: sample responses, score them, and record what the policy, the reference and the critic say of them.
+"""One rollout: sample responses, score them, and record what the policy, the reference and the critic say of them; and
+the minibatches that are taken from it.
 
 No gradient flows through anything here. The policy's log-probabilities come from the same forward pass that training
 uses, at the sampling temperature, never from the generator; so the ratio of the first update is 1.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from training.launch.config import GenerationConfig, PPOConfig
 from training.lm.encoding import Encoder, Sequences, pack
 from training.lm.generation import Generated, generate, random_numbers
 from training.lm.models import Machine
+from training.maths.masked import token_weights
 from training.ppo.roles import Policy, RewardModel, Roles, ScoredRow
 
 
@@ -50,6 +52,55 @@ class Rollout:
     seconds: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Credit:
+    """What the loop made of a rollout's scores: (B,) scores after penalties, and (B, T) of each token.
+
+    advantages: as the loss has them. new_logprobs: after the update, of the first rows; None where there was none.
+    """
+
+    scores: Tensor
+    kl: Tensor
+    rewards: Tensor
+    advantages: Tensor
+    returns: Tensor
+    new_logprobs: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """What one optimizer step learns from: (B, T) per response token, 0 at padding.
+
+    policy_weights, value_weights: they sum to 1 over the minibatch, so that losses are sums, and cutting it into
+    micro-batches changes nothing.
+    """
+
+    batch: Sequences
+    old_logprobs: Tensor
+    ref_logprobs: Tensor
+    old_values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    policy_weights: Tensor
+    value_weights: Tensor
+
+    def rows(self, index: Tensor) -> Minibatch:
+        """Some of the rows, with their share of the weights, without the padding that only the others needed."""
+        batch = self.batch.rows(index)
+        width = batch.mask.shape[1]
+        of_tokens = [each.name for each in fields(self) if each.name != "batch"]
+        return Minibatch(batch, **{name: getattr(self, name)[index, :width] for name in of_tokens})
+
+
+def minibatch_of(rollout: Rollout, credit: Credit, index: Tensor, loss_mean: str) -> Minibatch:
+    """The rows in `index`. loss_mean: what the policy's loss is the mean over, "token" or "response"."""
+    batch = rollout.batch.rows(index)
+    width = batch.mask.shape[1]
+    recorded = (rollout.old_logprobs, rollout.ref_logprobs, rollout.old_values, credit.advantages, credit.returns)
+    weights = (token_weights(batch.mask, over).to(credit.advantages) for over in (loss_mean, "token"))
+    return Minibatch(batch, *(each[index, :width] for each in recorded), *weights)
+
+
 @torch.no_grad()
 def sample_rollout(
     roles: Roles,
@@ -71,21 +122,13 @@ def sample_rollout(
     rows, ended = sample_responses(roles.policy.language_model, prompts, n, keys, config, encoder, machine, check, by)
     seconds["generate"] = time.perf_counter() - started
     batch = pack_rows_of(rows, encoder, machine)
-    old, values, entropy = (torch.zeros(batch.mask.shape, device=machine.device) for _ in range(3))
     started = time.perf_counter()
-    lots = list(micro_batches(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    micro_batches = list(micro_batches_of(batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
     # One role after the other, each over all rows: a shared base then switches its adapters four times in all.
-    for index in lots:
-        check()
-        part = roles.policy.token_scores(batch.rows(index), with_entropy=True)
-        width = part.logprobs.shape[1]
-        old[index, :width], entropy[index, :width] = part.logprobs, part.entropy
-    ref = logprobs_of(roles.reference, batch, lots, check)
-    for index in lots:
-        check()
-        found = roles.critic.values(batch.rows(index))
-        values[index, : found.shape[1]] = found
-    scores = scores_of_rows(roles.reward_model, rows, lots, check)
+    old, entropy = on_rows(batch, micro_batches, check, lambda rows: roles.policy.token_scores(rows, with_entropy=True))
+    ref = logprobs_of(roles.reference, batch, micro_batches, check)
+    (values,) = on_rows(batch, micro_batches, check, lambda rows: (roles.critic.values(rows),))
+    scores = scores_of_rows(roles.reward_model, rows, micro_batches, check)
     seconds["score"] = time.perf_counter() - started
     return Rollout(rows, batch, ended, scores, old, ref, values, entropy, seconds)
 
@@ -136,57 +179,54 @@ def pack_rows_of(rows: Sequence[ScoredRow], encoder: Encoder, machine: Machine) 
 
 
 @torch.no_grad()
-def logprobs_of(policy: Policy, batch: Sequences, lots: Sequence[Tensor], check: Callable[[], None]) -> Tensor:
-    """Log-probabilities of the response tokens under a policy, (B, T), 0 at padding. `lots`: rows that go together."""
-    logprobs = torch.zeros(batch.mask.shape, device=batch.mask.device)
-    for index in lots:
+def on_rows(
+    batch: Sequences,
+    micro_batches: Sequence[Tensor],
+    check: Callable[[], None],
+    compute: Callable[[Sequences], Sequence[Tensor]],
+) -> list[Tensor]:
+    """What `compute` says of every row, each (B, T), 0 at padding; it is asked of one micro-batch after the other.
+
+    `check` is called before each and may raise to stop.
+    """
+    whole: list[Tensor] = []
+    for index in micro_batches:
         check()
-        part = policy.token_scores(batch.rows(index)).logprobs
-        logprobs[index, : part.shape[1]] = part
-    return logprobs
+        parts = compute(batch.rows(index))
+        whole = whole or [torch.zeros(batch.mask.shape, device=batch.mask.device) for _ in parts]
+        for values, part in zip(whole, parts, strict=True):
+            values[index, : part.shape[1]] = part
+    return whole
+
+
+def logprobs_of(
+    policy: Policy, batch: Sequences, micro_batches: Sequence[Tensor], check: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Log-probabilities of the response tokens under a policy, as it is now, (B, T), 0 at padding."""
+    return on_rows(batch, micro_batches, check, policy.token_scores)[0]
 
 
 def scores_of_rows(
-    reward_model: RewardModel, rows: Sequence[ScoredRow], lots: Sequence[Tensor], check: Callable[[], None]
+    reward_model: RewardModel, rows: Sequence[ScoredRow], micro_batches: Sequence[Tensor], check: Callable[[], None]
 ) -> Tensor:
-    """Scores (B,) of responses. `lots`: rows that go together."""
-    scores = torch.zeros(len(rows), device=lots[0].device)
-    for index in lots:
+    """Scores (B,) of responses."""
+    scores = torch.zeros(len(rows), device=micro_batches[0].device)
+    for index in micro_batches:
         check()
         scores[index] = reward_model.score([rows[place] for place in index.tolist()]).to(scores)
     return scores
 
 
-@torch.no_grad()
-def logprobs_after(
-    roles: Roles, rollout: Rollout, index: Tensor, budget: int, check: Callable[[], None] = lambda: None
-) -> Tensor:
-    """Log-probabilities of some rows under the policy as it is now, (len(index), T), 0 at padding.
+def micro_batches_of(batch: Sequences, tokens: int, *, is_shared: bool = False) -> Iterator[Tensor]:
+    """Cut the rows into micro-batches of similar length whose size stays within `tokens`; (b,) int, which rows.
 
-    `check` is called between forward passes and may raise to stop.
-    """
-    logprobs = torch.zeros(len(index), rollout.batch.mask.shape[1], device=rollout.batch.mask.device)
-    places = {row: place for place, row in enumerate(index.tolist())}
-    for rows in micro_batches(rollout.batch, budget, index, is_shared=roles.shares_prompts):
-        check()
-        part = roles.policy.token_scores(rollout.batch.rows(rows)).logprobs
-        logprobs[[places[row] for row in rows.tolist()], : part.shape[1]] = part
-    return logprobs
-
-
-def micro_batches(
-    batch: Sequences, tokens: int, index: Tensor | None = None, *, is_shared: bool = False
-) -> Iterator[Tensor]:
-    """Cut rows (all, or those in `index`) into lots of similar length whose size stays within `tokens`.
-
-    A single row that is longer than that is a lot of its own. is_shared: the responses to a prompt count it once, and
+    A single row that is longer than that is one of its own. is_shared: the responses to a prompt count it once, and
     no row is padded; else padding counts.
     """
     device = batch.attention.device
-    places = list(range(len(batch.ids)) if index is None else index.tolist())
     chosen: list[int] = []
     n_sequences = size = 0
-    for length, rows in sorted(_sequences(batch, places, tokens, is_shared=is_shared), key=lambda each: each[0]):
+    for length, rows in sorted(_sequences(batch, tokens, is_shared=is_shared), key=lambda sequence: sequence[0]):
         if chosen and (size + length if is_shared else (n_sequences + 1) * length) > tokens:
             yield torch.tensor(chosen, device=device)
             chosen, n_sequences, size = [], 0, 0
@@ -196,15 +236,15 @@ def micro_batches(
         yield torch.tensor(chosen, device=device)
 
 
-def _sequences(batch: Sequences, rows: list[int], tokens: int, *, is_shared: bool) -> list[tuple[int, list[int]]]:
+def _sequences(batch: Sequences, tokens: int, *, is_shared: bool) -> list[tuple[int, list[int]]]:
     """What lies in one sequence of a forward pass, and its length: a row, or those of a prompt as far as they fit."""
     lengths, prompts = batch.attention.sum(1).tolist(), batch.prompt_lengths.tolist()
     if not is_shared:
-        return [(lengths[row], [row]) for row in rows]
+        return [(length, [row]) for row, length in enumerate(lengths)]
     ids = batch.ids.tolist()
     sequences: list[tuple[int, list[int]]] = []
     newest: dict[tuple[int, ...], int] = {}  # where the sequence with a prompt's last responses is
-    for row in rows:
+    for row in range(len(lengths)):
         prompt, response = tuple(ids[row][: prompts[row]]), lengths[row] - prompts[row]
         number = newest.get(prompt)
         if number is None or sequences[number][0] + response > tokens:

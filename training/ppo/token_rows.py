@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,22 +9,7 @@ from torch import Tensor
 
 from training.launch.config import PPOConfig
 from training.lm.encoding import Encoder
-from training.ppo.rollout import Rollout
-
-
-@dataclass(frozen=True)
-class Credit:
-    """What the loop made of a rollout's scores: (B,) scores after penalties, and (B, T) of each token.
-
-    advantages: as the loss has them. new_logprobs: after the update, of the first rows; None where there was none.
-    """
-
-    scores: Tensor
-    kl: Tensor
-    rewards: Tensor
-    advantages: Tensor
-    returns: Tensor
-    new_logprobs: Tensor | None = None
+from training.ppo.rollout import Credit, Rollout
 
 
 def td_errors(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float) -> Tensor:

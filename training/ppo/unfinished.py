@@ -13,8 +13,7 @@ from torch import Tensor
 
 from training.lm.encoding import Sequences
 from training.ppo.roles import ScoredRow
-from training.ppo.rollout import Rollout
-from training.ppo.token_rows import Credit
+from training.ppo.rollout import Credit, Rollout
 
 _OF_ROLLOUT = ("ended", "scores", "old_logprobs", "ref_logprobs", "old_values", "entropy")
 _OF_CREDIT = tuple(each.name for each in fields(Credit) if each.name != "new_logprobs")

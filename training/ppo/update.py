@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -16,7 +15,7 @@ from training.maths.kl import kl_loss
 from training.maths.losses import PolicyStats, penalised_policy_loss, policy_loss, value_loss
 from training.maths.masked import token_weights
 from training.ppo.learner import Learner
-from training.ppo.rollout import Rollout, micro_batches
+from training.ppo.rollout import Minibatch, micro_batches_of
 
 RATIO_DEVIATION = "ratio_deviation"
 Metrics = dict[str, float]
@@ -25,104 +24,80 @@ Metrics = dict[str, float]
 def update_minibatch(
     config: PPOConfig,
     learner: Learner,
-    rollout: Rollout,
-    advantages: Tensor,
-    returns: Tensor,
-    index: Tensor,
+    minibatch: Minibatch,
     *,
     number: int,
     trains_policy: bool,
     check: Callable[[], None] = lambda: None,
 ) -> Metrics:
-    """One optimizer step of the critic and, where asked, of the policy, on the rows in `index`.
+    """One optimizer step of the critic and, where asked, of the policy; returns its figures.
 
-    Losses are sums under weights made for the whole minibatch, so cutting it into micro-batches changes nothing.
     `number`: which step of the iteration it is. `check` is called before each micro-batch and may raise to stop; no
     weight has changed then.
     """
-    mask = rollout.batch.mask
-    policy_weights, value_weights = torch.zeros(mask.shape).to(advantages), torch.zeros(mask.shape).to(advantages)
-    policy_weights[index] = token_weights(mask[index], config.loss_mean)
-    value_weights[index] = token_weights(mask[index], "token")
+    roles = learner.roles
     learner.policy_optimizer.zero_grad(set_to_none=True)
     learner.critic_optimizer.zero_grad(set_to_none=True)
-    totals: Metrics = defaultdict(float)
-    roles = learner.roles
-    lots = list(micro_batches(rollout.batch, config.micro_batch_tokens, index, is_shared=roles.shares_prompts))
-    for lot in lots:
+    micro_batches = list(micro_batches_of(minibatch.batch, config.micro_batch_tokens, is_shared=roles.shares_prompts))
+    parts: list[Metrics] = []
+    for index in micro_batches:
         check()
-        backward_critic(config, learner, rollout, returns, value_weights, lot, totals)
+        parts.append(backward_critic(config, learner, minibatch.rows(index)))
+    figures = total(parts)
     if trains_policy:
-        for lot in lots:
+        parts = []
+        for index in micro_batches:
             check()
-            backward_policy(config, learner, rollout, advantages, policy_weights, lot, totals)
+            parts.append(backward_policy(config, learner, minibatch.rows(index)))
+        figures |= total(parts)
         if config.ptx_coef:
-            totals["ptx/loss"] = backward_ptx(config, learner, len(index), number, check)
-        totals["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
-    totals["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
-    return totals
+            figures["ptx/loss"] = backward_ptx(config, learner, len(minibatch.batch.ids), number, check)
+        figures["policy/grad_norm"] = step(learner.policy_optimizer, roles.policy_parameters, config.max_grad_norm)
+    figures["value/grad_norm"] = step(learner.critic_optimizer, roles.critic_parameters, config.max_grad_norm)
+    return figures
 
 
-def backward_policy(
-    config: PPOConfig,
-    learner: Learner,
-    rollout: Rollout,
-    advantages: Tensor,
-    all_weights: Tensor,
-    index: Tensor,
-    totals: Metrics,
-) -> None:
-    """Add one micro-batch's gradient of the policy's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(index)
-    width = batch.mask.shape[1]
-    weights = all_weights[index, :width]
-    scored = learner.roles.policy.token_scores(batch, with_entropy=config.entropy_coef > 0)
-    old, advantage = rollout.old_logprobs[index, :width], advantages[index, :width]
-    loss, stats = surrogate(config, learner, scored.logprobs, old, advantage, weights)
+def total(parts: Sequence[Metrics]) -> Metrics:
+    """The figures of a minibatch: those of its micro-batches add up; of the ratio's deviation the largest counts."""
+    sums = {name: sum(part[name] for part in parts) for name in parts[0]}
+    if RATIO_DEVIATION in sums:
+        sums[RATIO_DEVIATION] = max(part[RATIO_DEVIATION] for part in parts)
+    return sums
+
+
+def backward_policy(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
+    """Add the gradient of the policy's loss on some rows of a minibatch; return its part of the figures."""
+    weights = rows.policy_weights
+    scored = learner.roles.policy.token_scores(rows.batch, with_entropy=config.entropy_coef > 0)
+    loss, stats = surrogate(config, learner, scored.logprobs, rows)
     if config.kl_place == "loss":
-        estimate = kl_loss(scored.logprobs, rollout.ref_logprobs[index, :width], config.kl_estimator)
+        estimate = kl_loss(scored.logprobs, rows.ref_logprobs, config.kl_estimator)
         loss = loss + learner.kl_coef * (weights * estimate).sum()
     loss = loss - config.entropy_coef * (weights * scored.entropy).sum()
     torch.autograd.backward(loss)
-    totals["policy/loss"] += loss.item()
-    totals["policy/clip_fraction"] += stats.clip_fraction.item()
-    totals["policy/approx_kl"] += stats.approx_kl.item()
-    totals["policy/ratio"] += stats.ratio.item()
-    totals[RATIO_DEVIATION] = max(totals[RATIO_DEVIATION], stats.max_ratio_deviation.item())
+    return {
+        "policy/loss": loss.item(),
+        "policy/clip_fraction": stats.clip_fraction.item(),
+        "policy/approx_kl": stats.approx_kl.item(),
+        "policy/ratio": stats.ratio.item(),
+        RATIO_DEVIATION: stats.max_ratio_deviation.item(),
+    }
 
 
-def surrogate(
-    config: PPOConfig, learner: Learner, logprobs: Tensor, old: Tensor, advantages: Tensor, weights: Tensor
-) -> tuple[Tensor, PolicyStats]:
-    """The policy's loss in the form that was asked for."""
+def surrogate(config: PPOConfig, learner: Learner, logprobs: Tensor, rows: Minibatch) -> tuple[Tensor, PolicyStats]:
+    """The policy's loss, from its log-probabilities (B, T), in the form that was asked for."""
+    recorded = (rows.old_logprobs, rows.advantages, rows.policy_weights)
     if config.surrogate == "penalty":
-        return penalised_policy_loss(logprobs, old, advantages, weights, learner.update_kl_coef)
-    return policy_loss(logprobs, old, advantages, weights, config.clip_range)
+        return penalised_policy_loss(logprobs, *recorded, learner.update_kl_coef)
+    return policy_loss(logprobs, *recorded, config.clip_range)
 
 
-def backward_critic(
-    config: PPOConfig,
-    learner: Learner,
-    rollout: Rollout,
-    returns: Tensor,
-    all_weights: Tensor,
-    index: Tensor,
-    totals: Metrics,
-) -> None:
-    """Add one micro-batch's gradient of the critic's loss, and its figures to `totals`."""
-    batch = rollout.batch.rows(index)
-    width = batch.mask.shape[1]
-    values = learner.roles.critic.values(batch)
-    loss, clipped = value_loss(
-        values,
-        rollout.old_values[index, :width],
-        returns[index, :width],
-        all_weights[index, :width],
-        config.value_clip_range,
-    )
+def backward_critic(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
+    """Add the gradient of the critic's loss on some rows of a minibatch; return its part of the figures."""
+    values = learner.roles.critic.values(rows.batch)
+    loss, clipped = value_loss(values, rows.old_values, rows.returns, rows.value_weights, config.value_clip_range)
     torch.autograd.backward(loss)
-    totals["value/loss"] += loss.item()
-    totals["value/clip_fraction"] += clipped.item()
+    return {"value/loss": loss.item(), "value/clip_fraction": clipped.item()}
 
 
 def backward_ptx(
@@ -138,15 +113,15 @@ def backward_ptx(
     device = next(iter(learner.roles.policy_parameters.values())).device
     pairs = [learner.best_of[place] for place in places]
     batch = pack([prompt for prompt, _ in pairs], [response for _, response in pairs], pad_id=0).to(device)
-    weights, total = token_weights(batch.mask, "token"), 0.0
-    for index in micro_batches(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
+    weights, total_loss = token_weights(batch.mask, "token"), 0.0
+    for index in micro_batches_of(batch, config.micro_batch_tokens, is_shared=learner.roles.shares_prompts):
         check()
         part = batch.rows(index)
         logprobs = learner.roles.policy.token_scores(part).logprobs
         loss = -(weights[index, : part.mask.shape[1]] * logprobs).sum()
         torch.autograd.backward(config.ptx_coef * loss)
-        total += loss.item()
-    return total
+        total_loss += loss.item()
+    return total_loss
 
 
 def step(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], max_norm: float) -> float:
@@ -157,7 +132,7 @@ def step(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], 
 
 
 class Update(Protocol):
-    """Does one optimizer step of the critic and, where asked, of the policy, on the rows in `index`; returns figures.
+    """Does one optimizer step of the critic and, where asked, of the policy; returns its figures.
 
     `check` may raise to stop before anything has changed. `ratio_deviation`, of the ratio from 1, has to be there.
     """
@@ -166,10 +141,7 @@ class Update(Protocol):
         self,
         config: PPOConfig,
         learner: Learner,
-        rollout: Rollout,
-        advantages: Tensor,
-        returns: Tensor,
-        index: Tensor,
+        minibatch: Minibatch,
         *,
         number: int,
         trains_policy: bool,
