@@ -49,7 +49,7 @@ def count_votes(judgements: Sequence[Judgement]) -> Votes:
         for first, second in combinations(range(k), 2):
             value = compared(ranks, unplaced, first, second)
             if value is not None:
-                n_compared[first * k + second] += 1
+                n_compared[first * k + second] += 1  # both directions of a K x K table
                 n_compared[second * k + first] += 1
                 preferred[first * k + second] += value < 0
                 preferred[second * k + first] += value > 0
@@ -70,7 +70,7 @@ def pair_probabilities(judgements: Sequence[Judgement], weights: Sequence[float]
         for (ranks, unplaced), weight in zip(judgements, weights, strict=True):
             value = compared(ranks, unplaced, first, second)
             if value is not None:
-                share[value + 1] += weight
+                share[value + 1] += weight  # -1, 0, 1 to a place
         if share[0] or share[2]:
             probabilities[first * k + second] = (share[0] + share[1] / 2) / sum(share)
             probabilities[second * k + first] = (share[2] + share[1] / 2) / sum(share)
@@ -84,10 +84,10 @@ def merged_ranking(probabilities: Sequence[float], k: int) -> Merged:
     circle) share a rank.
     """
     there = np.array(probabilities, dtype=float).reshape(k, k)
-    reaches = (there >= there.T) | np.eye(k, dtype=bool)
-    for middle in range(k):
+    reaches = (there >= there.T) | np.eye(k, dtype=bool)  # (K, K)
+    for middle in range(k):  # Warshall: chains by way of the responses up to `middle`
         reaches |= np.outer(reaches[:, middle], reaches[middle])
-    is_above = reaches & ~reaches.T
+    is_above = reaches & ~reaches.T  # (K, K), [i, j]: i above j
     ranks = tuple(1 + int(is_above[:, place].sum()) for place in range(k))
     pairs = combinations(range(k), 2)
     return Merged(ranks, [(i, j) for i, j in pairs if ranks[i] == ranks[j] and there[i, j] != there[j, i]])
@@ -107,24 +107,25 @@ def annotator_accuracies(units: Iterable[Mapping[str, int]]) -> dict[str, float]
         return {}
     number = {name: place for place, name in enumerate(names)}
     flat = [(place, number[name], value + 1) for place, unit in enumerate(shared) for name, value in unit.items()]
-    unit_of, person_of, vote = np.array(flat).T
-    n_votes = np.bincount(person_of)
-    truth = np.zeros((len(shared), N_CLASSES))
+    unit_of, person_of, vote = np.array(flat).T  # (V,) each, of V comparisons; a vote is its column in `truth`
+    n_votes = np.bincount(person_of)  # (A,), of A annotators
+    truth = np.zeros((len(shared), N_CLASSES))  # (U, 3), how likely each value is for each of U pairs
+    # A pair has several votes, and `truth[unit_of, vote] += 1` would count a place named twice once.
     np.add.at(truth, (unit_of, vote), 1.0)
     truth /= truth.sum(axis=1, keepdims=True)
     accuracy = np.zeros(len(names))
     for _ in range(_MAX_ROUNDS):
-        right = np.bincount(person_of, weights=truth[unit_of, vote])
+        right = np.bincount(person_of, weights=truth[unit_of, vote])  # (A,)
         new = (right + _PRIOR_RIGHT) / (n_votes + _PRIOR_RIGHT + _PRIOR_WRONG)
         if np.abs(new - accuracy).max() < _TOLERANCE:
             break
         accuracy = new
-        frequency = truth.sum(axis=0) + 1
-        frequency[[0, 2]] = frequency[[0, 2]].mean()
-        likelihood = np.tile(np.log(frequency / frequency.sum()), (len(shared), 1))
-        gain = np.log(accuracy) - np.log((1 - accuracy) / (N_CLASSES - 1))
+        frequency = truth.sum(axis=0) + 1  # (3,)
+        frequency[[0, 2]] = frequency[[0, 2]].mean()  # better and worse alike, whichever comes first
+        likelihood = np.tile(np.log(frequency / frequency.sum()), (len(shared), 1))  # (U, 3), as logarithms
+        gain = np.log(accuracy) - np.log((1 - accuracy) / (N_CLASSES - 1))  # (A,), of the value voted for over another
         np.add.at(likelihood, (unit_of, vote), gain[person_of])
-        likelihood -= likelihood.max(axis=1, keepdims=True)
+        likelihood -= likelihood.max(axis=1, keepdims=True)  # so that the exponential of the largest is 1
         truth = np.exp(likelihood)
         truth /= truth.sum(axis=1, keepdims=True)
     return dict(zip(names, accuracy.tolist(), strict=True))

@@ -195,9 +195,9 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
     of_rollout = largest_micro_batch(config, lengths, config.sampling.responses_per_iteration)
     try:
         update = max(
-            most_held(models.policy, machine, policy_update(shape, machine)),
-            most_held(models.critic, machine, critic_update(shape, machine)),
-            most_held(models.policy, machine, policy_scoring(of_rollout, machine)),
+            most_held(models.policy, machine, policy_update(config, shape, machine)),
+            most_held(models.critic, machine, critic_update(config, shape, machine)),
+            most_held(models.policy, machine, policy_scoring(config, of_rollout, machine)),
         )
         sizes: list[int] = []
         generating = max(
@@ -211,7 +211,15 @@ def work_of(config: PPOConfig, models: Models, machine: Machine, lengths: Sequen
     return Workload(update, sizes[0], generating - sizes[0] + choosing)  # the last logits are there while the next come
 
 
-def step_peak(models: Models, machine: Machine, parts: Sequence[Part], shape: MicroBatch, *, is_by_rule: bool) -> int:
+def step_peak(
+    config: PPOConfig,
+    models: Models,
+    machine: Machine,
+    parts: Sequence[Part],
+    shape: MicroBatch,
+    *,
+    is_by_rule: bool,
+) -> int:
     """The most at one time in a step that is one micro-batch: it has no gradients when it starts.
 
     The critic comes first, its gradients stay, then the policy's come.
@@ -221,8 +229,8 @@ def step_peak(models: Models, machine: Machine, parts: Sequence[Part], shape: Mi
     if is_by_rule:
         held = by_rule(models.policy.config.get_text_config(), shape) + copied_weights(models.policy)[0]
         return kept + policy.gradients + critic.gradients + _in_heap(held, machine)
-    of_critic = most_held(models.critic, machine, critic_update(shape, machine), has_gradients=False)
-    of_policy = most_held(models.policy, machine, policy_update(shape, machine), has_gradients=False)
+    of_critic = most_held(models.critic, machine, critic_update(config, shape, machine), has_gradients=False)
+    of_policy = most_held(models.policy, machine, policy_update(config, shape, machine), has_gradients=False)
     return kept + max(_in_heap(of_critic, machine), critic.gradients + _in_heap(of_policy, machine))
 
 

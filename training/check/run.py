@@ -262,7 +262,9 @@ class Preflight:
         """The memory of the step: what was predicted for it, beside the most that was held since `before`."""
         shape = MicroBatch.of(rollout.batch, is_shared=self.roles.shares_prompts)
         top = peak_in_use(self.machine) if has_peak else None
-        predicted = step_peak(self.models, self.machine, self.parts, shape, is_by_rule=bool(self.work.rule)) / MB
+        predicted = step_peak(
+            self.config, self.models, self.machine, self.parts, shape, is_by_rule=bool(self.work.rule)
+        ) / MB  # fmt: skip
         self.report.step = {
             "responses": len(rollout.rows),
             "tokens": float(shape.rows * shape.length),

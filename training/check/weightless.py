@@ -1,9 +1,12 @@
 """What a model holds while it works, found by running it on tensors that have a shape and no data.
 
-The model is made from its configuration, with its adapters and its precision, and every operation of a forward and
-backward pass is done on it; each storage that appears counts for as long as something refers to it. So attention's own
-buffers, what adapters keep, the casts of mixed precision, logits that are computed twice and gradients on their way are
-in it, whatever the architecture. What a kernel takes inside itself is not.
+The model is made from its configuration, with its adapters and its precision, and the roles of `training.ppo.roles`
+do on it what they do in a run; each storage that appears counts for as long as something refers to it. So attention's
+own buffers, what adapters keep, the casts of mixed precision, logits that are computed twice and gradients on their way
+are in it, whatever the architecture. What a kernel takes inside itself is not, but for `SCRATCH`.
+
+Only weights, and what is computed from them, are without data. Token ids are real, so that the roles can pack and mask
+them as ever; a model that asks for the numbers that it computes can't be tried.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import torch
@@ -19,20 +23,23 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from training.launch.config import PPOConfig
 from training.lm.adapters import attach
-from training.lm.block_attention import Blocks, attention_in_blocks
-from training.lm.encoding import Sequences
+from training.lm.encoding import Sequences, pack
 from training.lm.generation import cache_of, cache_word
 from training.lm.models import Machine, ModelSource, backbone
 from training.lm.packing import rows_of_batch
 from training.lm.trl_trainer import lora_config
-from training.maths.losses import entropy, selected_logprobs
-from training.ppo.roles import LOGITS
+from training.ppo.roles import Critic, Policy, Trunk
+from training.ppo.rollout import Minibatch
+from training.ppo.update import loss_of_critic, loss_of_policy
 
+BLOCK = 512  # what an allocator gives out is a multiple of this on a GPU, and of less on the CPU
+# What a matrix product in bf16 takes on the CPU for each thread, in a model of width 32. It is up to 1.7 MB at width
+# 2048, where it is little beside the rest, and `memory_plan.HEAP` has room for it.
+SCRATCH = 2**15
 _SCALES_OR_CAPS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # of models whose head is not plain
 
 
@@ -57,33 +64,25 @@ class MicroBatch(NamedTuple):
             return cls(len(rows), math.ceil(tokens / len(rows)), scored, math.ceil(n / len(rows)))
         return cls(n, length, scored)
 
-    def ids(self, device: torch.device) -> Tensor:
-        shape = (1, self.rows * self.length) if self.together else (self.rows, self.length)
-        return torch.zeros(shape, dtype=torch.long, device=device)
-
-    def blocks(self, device: torch.device) -> Blocks:
-        """Of packed rows whose responses are all as long as in the mean."""
-        n = self.rows * self.together
-        response = max(1, min(self.scored // n, (self.length - 1) // self.together))
-        return Blocks.of_shape(self.rows, self.length - self.together * response, n, response, device)
-
-    def before(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Row and place of what predicts each response token; only their number matters here."""
-        row, place = (torch.zeros(self.scored, dtype=torch.long, device=device) for _ in range(2))
-        return row, place
-
-    def spread_out(self, values: Tensor) -> Tensor:
-        """Values of the response tokens at their places among the padding, of which there is none here."""
-        mask = torch.ones(self.scored, dtype=torch.bool, device=values.device)
-        return torch.zeros_like(values).masked_scatter(mask, values)
+    def batch(self, device: torch.device) -> Sequences:
+        """A batch like that, in real numbers: a prompt of its own for each row, and responses of about one length."""
+        prompts, responses = [], []
+        for row, scored in enumerate(_shares(self.scored, self.rows)):
+            # Rows that are to be packed are not all of one length: the roles would see that padding costs nothing.
+            more = (row == 0) - (row == self.rows - 1) if self.together else 0
+            for length in _shares(scored, min(self.together or 1, scored)):
+                prompts.append([row] * max(1, self.length - scored + more))
+                responses.append([row] * length)
+        return pack(prompts, responses, pad_id=0).to(device)
 
 
 class Held(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of what operations make, while it is referred to. `most`: the most at one time."""
+    """Counts the bytes of what operations make on a device, while it is referred to. `most`: the most at one time."""
 
-    def __init__(self, known: list[Tensor]) -> None:
+    def __init__(self, device: torch.device, known: list[Tensor]) -> None:
         """`known`: what was there before and does not count."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._device = device
         self._sizes = {_key(each): 0 for each in known}
         self.now = self.most = 0
 
@@ -94,13 +93,17 @@ class Held(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
-            if isinstance(tensor, Tensor) and _key(tensor) not in self._sizes:
+            if self._is_new(tensor):
                 storage = tensor.untyped_storage()
-                self._sizes[_key(tensor)] = storage.nbytes()
-                self.now += storage.nbytes()
+                self._sizes[_key(tensor)] = size = math.ceil(storage.nbytes() / BLOCK) * BLOCK
+                self.now += size
                 weakref.finalize(storage, self._let_go, _key(tensor))
         self.most = max(self.most, self.now)
         return out
+
+    def _is_new(self, made: Any) -> bool:
+        is_here = isinstance(made, Tensor) and made.device.type == self._device.type
+        return is_here and _key(made) not in self._sizes
 
     def _let_go(self, key: int) -> None:
         self.now -= self._sizes.pop(key)
@@ -121,48 +124,51 @@ def most_held(model: Any, machine: Machine, work: Callable[[Any, Held], None], *
 
     Raises RuntimeError for a model whose operations depend on the data, such as one that routes tokens to experts.
     """
-    caller = _Caller(model)
-    with FakeTensorMode():
-        weights = {}
+    caller, weights = _Caller(model), {}
+    with FakeTensorMode(allow_non_fake_inputs=True):  # such as token ids
         for name, weight in [*caller.named_parameters(), *caller.named_buffers()]:
             weights[name] = torch.empty(weight.shape, dtype=weight.dtype, device=machine.device)
             weights[name].requires_grad_(weight.requires_grad)
             if has_gradients and weight.requires_grad:
                 weights[name].grad = torch.empty_like(weights[name])
-        gradients = [each.grad for each in weights.values() if each.grad is not None]
-        held = Held([*weights.values(), *gradients])
-        with held:
-            torch.func.functional_call(caller, weights, (lambda made: work(made, held),))
+    gradients = [each.grad for each in weights.values() if each.grad is not None]
+    held = Held(machine.device, [*weights.values(), *gradients])
+    with held:
+        torch.func.functional_call(caller, weights, (lambda made: work(made, held),))
     return held.most
 
 
-def policy_update(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
-    """Forward and backward pass of the policy on a micro-batch, as `roles.Policy` does them."""
+def policy_update(config: PPOConfig, shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
+    """Forward and backward pass of the policy on a micro-batch."""
 
     def work(model: Any, _held: Held) -> None:
-        torch.autograd.backward(shape.spread_out(_logprobs(model, shape, machine, with_entropy=False)).sum())
+        minibatch, _scratch = _minibatch(shape, machine), _scratch_of(machine)
+        rows = minibatch.rows(torch.arange(len(minibatch.batch.ids)))
+        loss, _ = loss_of_policy(config, _policy(config, model, shape, machine), rows, kl_coef=1.0, update_kl_coef=1.0)
+        torch.autograd.backward(loss)
 
     return work
 
 
-def policy_scoring(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
+def policy_scoring(config: PPOConfig, shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
     """The pass over a rollout, without gradients."""
 
     @torch.no_grad()
     def work(model: Any, _held: Held) -> None:
-        _logprobs(model, shape, machine, with_entropy=True)
+        _policy(config, model, shape, machine).token_scores(shape.batch(machine.device), with_entropy=True)
 
     return work
 
 
-def critic_update(shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
-    """Forward and backward pass of the critic on a micro-batch, as `roles.Critic` does them."""
+def critic_update(config: PPOConfig, shape: MicroBatch, machine: Machine) -> Callable[[Any, Held], None]:
+    """Forward and backward pass of the critic on a micro-batch."""
 
     def work(model: Any, _held: Held) -> None:
-        states = _hidden(model, shape, machine)[shape.before(machine.device)]
-        head = torch.empty(1, states.shape[1], device=machine.device, requires_grad=True)
-        values = nn.functional.linear(states.float(), head).squeeze(-1)
-        torch.autograd.backward(shape.spread_out(values).sum())
+        minibatch, _scratch = _minibatch(shape, machine), _scratch_of(machine)
+        rows = minibatch.rows(torch.arange(len(minibatch.batch.ids)))
+        critic = Critic(_trunk(model, shape, machine), _value_head(model, machine))
+        loss, _ = loss_of_critic(config, critic, rows)
+        torch.autograd.backward(loss)
 
     return work
 
@@ -172,7 +178,7 @@ def reading_prompts(rows: int, length: int, machine: Machine) -> Callable[[Any, 
 
     @torch.no_grad()
     def work(model: Any, _held: Held) -> None:
-        ids = torch.zeros(rows, length, dtype=torch.long, device=machine.device)
+        ids = _ids_without_data(model, rows, length)
         with machine.autocast():
             model(input_ids=ids, attention_mask=ids == 0, use_cache=True, logits_to_keep=1)
 
@@ -185,7 +191,7 @@ def decoding(rows: int, length: int, machine: Machine, sizes: list[int]) -> Call
     @torch.no_grad()
     def work(model: Any, held: Held) -> None:
         with machine.autocast():
-            ids = torch.zeros(rows, length, dtype=torch.long, device=machine.device)
+            ids = _ids_without_data(model, rows, length)
             cache = cache_of(model(input_ids=ids[:, 1:], use_cache=True, logits_to_keep=1))
             held.restart()
             given = {"attention_mask": ids == 0, cache_word(model): cache}
@@ -234,38 +240,44 @@ def _config(source: ModelSource) -> Any:
     return config
 
 
-def _hidden(model: Any, shape: MicroBatch, machine: Machine) -> Tensor:
-    ids, inner = shape.ids(machine.device), backbone(model)
-    with machine.autocast():
-        if not shape.together:
-            states: Tensor = inner(input_ids=ids, use_cache=False).last_hidden_state
-            return states
-        with attention_in_blocks(inner, shape.blocks(machine.device)):
-            packed: Tensor = inner(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False).last_hidden_state
-    return packed
+def _trunk(model: Any, shape: MicroBatch, machine: Machine) -> Trunk:
+    return Trunk(backbone(model), machine, shares_prompts=bool(shape.together))
 
 
-def _logprobs(model: Any, shape: MicroBatch, machine: Machine, *, with_entropy: bool) -> Tensor:
-    before, head = shape.before(machine.device), model.get_output_embeddings()
-    is_plain = not any(getattr(model.config.get_text_config(), name, None) for name in _SCALES_OR_CAPS)
-    if is_plain:
-        states = _hidden(model, shape, machine)[before]
-    else:
-        with machine.autocast():
-            states = model(input_ids=shape.ids(machine.device), use_cache=False).logits[before]
-    chosen = torch.zeros(shape.scored, dtype=torch.long, device=machine.device)
+def _policy(config: PPOConfig, model: Any, shape: MicroBatch, machine: Machine) -> Policy:
+    text = model.config.get_text_config()
+    is_plain = not any(getattr(text, name, None) for name in _SCALES_OR_CAPS)
+    return Policy(_trunk(model, shape, machine), model, config.sampling.temperature, has_plain_head=is_plain)
 
-    def score(piece: Tensor, tokens: Tensor) -> Tensor:
-        with machine.autocast():
-            logits = head(piece) if is_plain else piece
-        logprobs = selected_logprobs(logits, tokens, 1.0)
-        return logprobs + entropy(logits, 1.0) if with_entropy else logprobs
 
-    at_once = max(1, LOGITS // len(head.weight))
-    pieces = list(zip(torch.split(states, at_once), torch.split(chosen, at_once), strict=True))
-    if len(pieces) > 1 and torch.is_grad_enabled():
-        return torch.cat([checkpoint(score, *piece, use_reentrant=False) for piece in pieces])
-    return torch.cat([score(*piece) for piece in pieces])
+def _value_head(model: Any, machine: Machine) -> nn.Linear:
+    """The critic's head, without data as the model's weights are."""
+    with next(model.parameters()).fake_mode:
+        return nn.Linear(model.config.get_text_config().hidden_size, 1, device=machine.device)
+
+
+def _minibatch(shape: MicroBatch, machine: Machine) -> Minibatch:
+    """A minibatch that is one micro-batch, which is the least that is held beside it."""
+    batch = shape.batch(machine.device)
+    of_tokens = [each.name for each in fields(Minibatch) if each.name != "batch"]
+    return Minibatch(batch, **{name: torch.zeros(batch.mask.shape, device=machine.device) for name in of_tokens})
+
+
+def _scratch_of(machine: Machine) -> Tensor:
+    """As much as kernels take for themselves, to be held beside the rest."""
+    is_taken = machine.is_bf16 and machine.device.type == "cpu"
+    return torch.empty(SCRATCH * torch.get_num_threads() if is_taken else 0, dtype=torch.uint8)
+
+
+def _ids_without_data(model: Any, rows: int, length: int) -> Tensor:
+    """(rows, length) int: nothing that the model does can depend on which texts are padded, and how far."""
+    made: Tensor = next(model.parameters()).new_zeros(rows, length, dtype=torch.long)
+    return made
+
+
+def _shares(whole: int, n: int) -> list[int]:
+    """n numbers that differ by 1 at most and sum to `whole`, if it is not less than n; each is at least 1."""
+    return [max(1, (whole + place) // n) for place in range(n)]
 
 
 def _key(tensor: Tensor) -> int:

@@ -33,14 +33,6 @@ class Blocks(NamedTuple):
     seen: Tensor
     home: Tensor
 
-    @classmethod
-    def of_shape(cls, n_prompts: int, prompt: int, n_responses: int, response: int, device: torch.device) -> Blocks:
-        """Blocks of a shape, for what only asks how much they take; each response is one of the same number."""
-        home = torch.zeros(n_prompts * prompt + n_responses * response, dtype=torch.long, device=device)
-        prompts, responses = home.new_zeros(n_prompts, prompt), home.new_zeros(n_responses, response)
-        seen = torch.ones(n_responses, 1, response, prompt + response, dtype=torch.bool, device=device)
-        return cls(prompts, responses, home.new_zeros(n_responses), seen, home)
-
     def to(self, device: torch.device) -> Blocks:
         return Blocks(*(each.to(device) for each in self))
 
@@ -72,18 +64,19 @@ def attend(
     if blocks is None or len(query) != 1 or attention_mask is not None or words.pop("position_bias", None) is not None:
         raise ValueError("this model's attention needs more than blocks of tokens")
     words.pop("is_causal", None)
-    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))
-    read = torch.cat([blocks.prompts[blocks.owners], blocks.responses], 1)
+    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))  # (T, H, D)
+    read = torch.cat([blocks.prompts[blocks.owners], blocks.responses], 1)  # (N, P + R), as wide as `seen`
     sides = (
         (blocks.prompts, blocks.prompts, None, True),
         (blocks.responses, read, blocks.seen, False),
     )
     outputs = []
     for asking, asked, seen, is_causal in sides:
+        # A prompt's padding comes after its tokens, so with causal attention none of them sees it.
         picked = (_pick(queries, asking), _pick(keys, asked), _pick(values, asked))
         out, _ = sdpa_attention_forward(module, *picked, seen, is_causal=is_causal, **words)
-        outputs.append(out.flatten(0, 1))
-    return torch.cat(outputs).index_select(0, blocks.home)[None], None
+        outputs.append(out.flatten(0, 1))  # (B * P, H, D), then (N * R, H, D): what `home` counts through
+    return torch.cat(outputs).index_select(0, blocks.home)[None], None  # padding is no token's home
 
 
 def _pick(rows: Tensor, places: Tensor) -> Tensor:

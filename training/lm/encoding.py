@@ -42,9 +42,10 @@ class Sequences(NamedTuple):
 
     def rows(self, index: Tensor) -> Sequences:
         """Some of the rows, without the padding that only the others needed."""
-        lengths = self.attention[index].sum(1)
-        attention = self.attention[index, : int(lengths.max())]
-        mask = self.mask[index, : int(self.mask[index].sum(1).max())]
+        # Rows count from their left end, in both, so the longest of them says how much is needed.
+        lengths = self.attention[index].sum(1)  # (b,)
+        attention = self.attention[index, : int(lengths.max())]  # (b, s)
+        mask = self.mask[index, : int(self.mask[index].sum(1).max())]  # (b, t)
         return Sequences(self.ids[index, : attention.shape[1]], attention, self.prompt_lengths[index], mask)
 
     def response_tokens(self) -> Tensor:
@@ -232,16 +233,17 @@ def pack(prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], p
     """Put prompts with their responses into one batch, padded on the right. Raises ValueError for an empty response."""
     if not all(responses):
         raise ValueError("a response needs at least one token")
-    lengths = torch.tensor([len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)])
-    ids = torch.full((len(prompts), int(lengths.max())), pad_id, dtype=torch.long)
+    n_tokens = [len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)]
+    lengths = torch.tensor(n_tokens)  # (B,)
+    ids = torch.full((len(prompts), int(lengths.max())), pad_id, dtype=torch.long)  # (B, S)
     for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
         ids[row, : len(prompt) + len(response)] = torch.tensor([*prompt, *response])
-    response_lengths = torch.tensor([len(response) for response in responses])
+    response_lengths = torch.tensor([len(response) for response in responses])  # (B,)
     return Sequences(
         ids=ids,
-        attention=torch.arange(ids.shape[1])[None] < lengths[:, None],
+        attention=torch.arange(ids.shape[1])[None] < lengths[:, None],  # (B, S)
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
-        mask=torch.arange(int(response_lengths.max()))[None] < response_lengths[:, None],
+        mask=torch.arange(int(response_lengths.max()))[None] < response_lengths[:, None],  # (B, T)
     )
 
 

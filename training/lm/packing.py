@@ -50,7 +50,8 @@ class Packed(NamedTuple):
         Before a response's first token stands the prompt's last one, wherever the response lies in its row.
         """
         response, token = batch.mask.nonzero(as_tuple=True)
-        inside = self.ends[response] - batch.mask.sum(1)[response] + token
+        # A response of n tokens begins at end - n + 1; what stands before its token t is one place less.
+        inside = self.ends[response] - batch.mask.sum(1)[response] + token  # (M,)
         return torch.where(token == 0, self.prompt_ends[response], inside)
 
     def to(self, device: torch.device) -> Packed:
@@ -95,25 +96,26 @@ def pack_rows(rows: Sequence[PackedRow]) -> Packed:
     n, longest = sum(len(row.places) for row in rows), max(len(row.prompt) for row in rows)
     most = max(len(response) for row in rows for response in row.responses)
     ids: list[int] = []
-    prompts, responses = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(n, most, dtype=torch.long)
-    owners, prompt_ends, ends = (torch.zeros(n, dtype=torch.long) for _ in range(3))
+    prompts = torch.zeros(len(rows), longest, dtype=torch.long)  # (B, P)
+    responses = torch.zeros(n, most, dtype=torch.long)  # (N, R)
+    owners, prompt_ends, ends = (torch.zeros(n, dtype=torch.long) for _ in range(3))  # (N,)
     positions, home = [], []
     for number, row in enumerate(rows):
         start, size = len(ids), len(row.prompt)
         ids += row.prompt
         prompts[number, :size] = torch.arange(start, start + size)
         positions.append(torch.arange(size))
-        home.append(number * longest + torch.arange(size))
+        home.append(number * longest + torch.arange(size))  # the blocks are as wide as the longest prompt
         for response, place in zip(row.responses, row.places, strict=True):
             within = torch.arange(len(response))
             responses[place, : len(response)] = len(ids) + within
-            positions.append(size + within)
-            home.append(len(rows) * longest + place * most + within)
+            positions.append(size + within)  # as if it followed its prompt alone
+            home.append(len(rows) * longest + place * most + within)  # behind all prompts' blocks
             ids += response
             owners[place], prompt_ends[place], ends[place] = number, start + size - 1, len(ids) - 1
-    lengths = torch.tensor([len(row.prompt) for row in rows])[owners]
-    of_prompt = (torch.arange(longest) < lengths[:, None])[:, None].expand(n, most, longest)
-    of_itself = torch.ones(most, most, dtype=torch.bool).tril().expand(n, most, most)
+    lengths = torch.tensor([len(row.prompt) for row in rows])[owners]  # (N,)
+    of_prompt = (torch.arange(longest) < lengths[:, None])[:, None].expand(n, most, longest)  # (N, R, P)
+    of_itself = torch.ones(most, most, dtype=torch.bool).tril().expand(n, most, most)  # (N, R, R)
     blocks = Blocks(prompts, responses, owners, torch.cat([of_prompt, of_itself], 2)[:, None], torch.cat(home))
     return Packed(torch.tensor([ids]), torch.cat(positions)[None], prompt_ends, ends, blocks)
 

@@ -52,22 +52,24 @@ def ranking_loss(
     """
     scores = _at_least_float32(scores)
     if preferences is None:
-        better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])
+        better = (groups[:, None] == groups[None, :]) & (ranks[:, None] < ranks[None, :])  # (N, N)
         is_pair, target = better, better.to(scores.dtype)
     else:
         target = preferences.to(scores.dtype)
-        better, is_pair = target > target.T, (target + target.T > 0).triu()
+        # `target` names a pair in both directions, so its upper triangle counts it once.
+        better, is_pair = target > target.T, (target + target.T > 0).triu()  # (N, N)
     n_groups = int(groups.max()) + 1
     nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
-    sure_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
-    pairs_of_group = nothing.index_add(0, groups, is_pair.sum(1).to(scores.dtype))
-    differences = scores[:, None] - scores[None, :]
+    # A pair lies within a group, so the sum of row i belongs to the group of response i.
+    sure_of_group = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))  # (G,)
+    pairs_of_group = nothing.index_add(0, groups, is_pair.sum(1).to(scores.dtype))  # (G,)
+    differences = scores[:, None] - scores[None, :]  # (N, N)
     missing = -differences if margins is None else margins.to(scores.dtype) - differences
-    share = (1 / pairs_of_group.clamp(min=1))[groups][:, None] * target
-    losses = nothing.index_add(0, groups, (F.softplus(missing) * share).sum(1))
+    share = (1 / pairs_of_group.clamp(min=1))[groups][:, None] * target  # (N, N), sums to 1 in a group with a pair
+    losses = nothing.index_add(0, groups, (F.softplus(missing) * share).sum(1))  # (G,)
     right = (differences.detach() > 0).to(scores.dtype) + 0.5 * (differences.detach() == 0)
-    judged = (1 / sure_of_group.clamp(min=1))[groups][:, None] * better
-    accuracy = nothing.index_add(0, groups, (right * judged).sum(1))
+    judged = (1 / sure_of_group.clamp(min=1))[groups][:, None] * better  # (N, N)
+    accuracy = nothing.index_add(0, groups, (right * judged).sum(1))  # (G,)
     return _over_groups(losses + centring * _squared_means(scores, groups, n_groups), accuracy, sure_of_group, weights)
 
 
@@ -82,24 +84,24 @@ def plackett_luce_loss(
     Raises ValueError if no group has a pair. Sources: Plackett 1975; Breslow 1974.
     """
     scores = _at_least_float32(scores)
-    same = groups[:, None] == groups[None, :]
+    same = groups[:, None] == groups[None, :]  # (N, N)
     better, left = same & (ranks[:, None] < ranks[None, :]), same & (ranks[:, None] <= ranks[None, :])
-    rest = torch.where(left, scores[None, :], -torch.inf).logsumexp(1)
-    is_choice = better.any(1).to(scores.dtype)
+    rest = torch.where(left, scores[None, :], -torch.inf).logsumexp(1)  # (N,); each is in its own rest
+    is_choice = better.any(1).to(scores.dtype)  # (N,)
     n_groups = int(groups.max()) + 1
     nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
-    choices = nothing.index_add(0, groups, is_choice)
-    losses = nothing.index_add(0, groups, (rest - scores) * is_choice) / choices.clamp(min=1)
-    differences = scores.detach()[:, None] - scores.detach()[None, :]
+    choices = nothing.index_add(0, groups, is_choice)  # (G,)
+    losses = nothing.index_add(0, groups, (rest - scores) * is_choice) / choices.clamp(min=1)  # (G,)
+    differences = scores.detach()[:, None] - scores.detach()[None, :]  # (N, N)
     right = ((differences > 0).to(scores.dtype) + 0.5 * (differences == 0)) * better
-    pairs = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))
-    accuracy = nothing.index_add(0, groups, right.sum(1)) / pairs.clamp(min=1)
+    pairs = nothing.index_add(0, groups, better.sum(1).to(scores.dtype))  # (G,)
+    accuracy = nothing.index_add(0, groups, right.sum(1)) / pairs.clamp(min=1)  # (G,)
     return _over_groups(losses + centring * _squared_means(scores, groups, n_groups), accuracy, pairs, weights)
 
 
 def _squared_means(scores: Tensor, groups: Tensor, n_groups: int) -> Tensor:
     nothing = torch.zeros(n_groups, dtype=scores.dtype, device=scores.device)
-    sizes = nothing.index_add(0, groups, torch.ones_like(scores))
+    sizes = nothing.index_add(0, groups, torch.ones_like(scores))  # (G,)
     return (nothing.index_add(0, groups, scores) / sizes.clamp(min=1)).square()
 
 
@@ -177,7 +179,7 @@ def selected_logprobs(logits: Tensor, chosen: Tensor, temperature: float) -> Ten
     logits: (M, V), any precision. chosen: (M,) int. Returns (M,), float32 at least. Gradients flow.
     """
     logprobs = torch.log_softmax(_at_least_float32(logits) / temperature, dim=-1)
-    return logprobs.gather(-1, chosen[:, None]).squeeze(-1)
+    return logprobs.gather(-1, chosen[:, None]).squeeze(-1)  # gather wants as many dimensions as (M, V) has
 
 
 def entropy(logits: Tensor, temperature: float) -> Tensor:

@@ -203,10 +203,13 @@ class Trunk:
 class Policy:
     """A language model: log-probabilities of responses. Also the reference, under no adapter."""
 
-    def __init__(self, trunk: Trunk, language_model: Any, temperature: float) -> None:
+    def __init__(
+        self, trunk: Trunk, language_model: Any, temperature: float, *, has_plain_head: bool | None = None
+    ) -> None:
+        """`has_plain_head`: as it is known already, of a model that has no data; None: the model is asked."""
         self.trunk, self.language_model, self.temperature = trunk, language_model, temperature
         self._head = language_model.get_output_embeddings()
-        self.has_plain_head = self._check_head()
+        self.has_plain_head = self._check_head() if has_plain_head is None else has_plain_head
 
     def token_scores(self, batch: Sequences, *, with_entropy: bool = False) -> TokenScores:
         """Log-probabilities of the response tokens at the sampling temperature. Gradients flow through them."""
@@ -216,7 +219,7 @@ class Policy:
         for start in range(0, len(chosen), at_once):
             piece = (states[start : start + at_once], chosen[start : start + at_once], with_entropy)
             if len(chosen) > at_once and torch.is_grad_enabled():
-                parts.append(checkpoint(self._score, *piece, use_reentrant=False))
+                parts.append(checkpoint(self._score, *piece, use_reentrant=False, preserve_rng_state=False))
             else:
                 parts.append(self._score(*piece))
         logprobs, entropies = (torch.cat(each) for each in zip(*parts, strict=True))

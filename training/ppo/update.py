@@ -15,6 +15,7 @@ from training.maths.kl import kl_loss
 from training.maths.losses import PolicyStats, penalised_policy_loss, policy_loss, value_loss
 from training.maths.masked import token_weights
 from training.ppo.learner import Learner
+from training.ppo.roles import Critic, Policy
 from training.ppo.rollout import Minibatch, micro_batches_of
 
 RATIO_DEVIATION = "ratio_deviation"
@@ -71,13 +72,7 @@ def total(parts: Sequence[Metrics]) -> Metrics:
 
 def backward_policy(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
     """Add the gradient of the policy's loss on some rows of a minibatch; return its part of the figures."""
-    weights = rows.policy_weights
-    scored = learner.roles.policy.token_scores(rows.batch, with_entropy=config.optimiser.entropy_coef > 0)
-    loss, stats = surrogate(config, learner, scored.logprobs, rows)
-    if config.kl.place == "loss":
-        estimate = kl_loss(scored.logprobs, rows.ref_logprobs, config.kl.estimator)
-        loss = loss + learner.kl_coef * (weights * estimate).sum()
-    loss = loss - config.optimiser.entropy_coef * (weights * scored.entropy).sum()
+    loss, stats = loss_of_policy(config, learner.roles.policy, rows, learner.kl_coef, learner.update_kl_coef)
     torch.autograd.backward(loss)
     return {
         "policy/loss": loss.item(),
@@ -88,22 +83,34 @@ def backward_policy(config: PPOConfig, learner: Learner, rows: Minibatch) -> Met
     }
 
 
-def surrogate(config: PPOConfig, learner: Learner, logprobs: Tensor, rows: Minibatch) -> tuple[Tensor, PolicyStats]:
-    """The policy's loss, from its log-probabilities (B, T), in the form that was asked for."""
-    recorded = (rows.old_logprobs, rows.advantages, rows.policy_weights)
+def loss_of_policy(
+    config: PPOConfig, policy: Policy, rows: Minibatch, kl_coef: float, update_kl_coef: float
+) -> tuple[Tensor, PolicyStats]:
+    """The surrogate that was asked for, with the KL to the reference where it stands in the loss, and entropy."""
+    weights, entropy_coef = rows.policy_weights, config.optimiser.entropy_coef
+    scored = policy.token_scores(rows.batch, with_entropy=entropy_coef > 0)
+    recorded = (scored.logprobs, rows.old_logprobs, rows.advantages, weights)
     if config.limits.surrogate == "penalty":
-        return penalised_policy_loss(logprobs, *recorded, learner.update_kl_coef)
-    return policy_loss(logprobs, *recorded, config.limits.clip_range)
+        loss, stats = penalised_policy_loss(*recorded, update_kl_coef)
+    else:
+        loss, stats = policy_loss(*recorded, config.limits.clip_range)
+    if config.kl.place == "loss":
+        estimate = kl_loss(scored.logprobs, rows.ref_logprobs, config.kl.estimator)
+        loss = loss + kl_coef * (weights * estimate).sum()
+    return loss - entropy_coef * (weights * scored.entropy).sum(), stats
 
 
 def backward_critic(config: PPOConfig, learner: Learner, rows: Minibatch) -> Metrics:
     """Add the gradient of the critic's loss on some rows of a minibatch; return its part of the figures."""
-    values = learner.roles.critic.values(rows.batch)
-    loss, clipped = value_loss(
-        values, rows.old_values, rows.returns, rows.value_weights, config.limits.value_clip_range
-    )
+    loss, clipped = loss_of_critic(config, learner.roles.critic, rows)
     torch.autograd.backward(loss)
     return {"value/loss": loss.item(), "value/clip_fraction": clipped.item()}
+
+
+def loss_of_critic(config: PPOConfig, critic: Critic, rows: Minibatch) -> tuple[Tensor, Tensor]:
+    """The clipped squared error of the values, and the share of tokens where it was clipped."""
+    values, clip_range = critic.values(rows.batch), config.limits.value_clip_range
+    return value_loss(values, rows.old_values, rows.returns, rows.value_weights, clip_range)
 
 
 def backward_ptx(
