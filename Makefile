@@ -23,6 +23,9 @@ PROCESSORS := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
               ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=SSE41,MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
               OMP_NUM_THREADS=2,OMP_WAIT_POLICY=PASSIVE
 
+JAVASCRIPT := tests/javascript
+NPM := $(JAVASCRIPT)/node_modules
+
 .PHONY: run install model test check static tests test-long test-processors
 
 run: install
@@ -52,11 +55,13 @@ test-processors: .venv/installed-dev
 check: static
 	$(BIN)/python -m pytest -m "$(QUICK)" tests/unit tests/property
 
-static: .venv/installed-dev
+static: .venv/installed-dev $(NPM)/.package-lock.json
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	nice $(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NPM)/.bin/biome check --config-path $(JAVASCRIPT)/checks.json app/frontend $(JAVASCRIPT)
+	$(NPM)/.bin/tsc --project $(JAVASCRIPT)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
@@ -71,3 +76,7 @@ $(BIN)/python:
 	$(PIP) --no-compile --editable ".[dev]"
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # pip would compile on one core
 	@touch .venv/installed $@
+
+# What checks the JavaScript. Node itself is one of the dev extras, so that no machine needs one of its own.
+$(NPM)/.package-lock.json: $(JAVASCRIPT)/package-lock.json | .venv/installed-dev
+	cd $(JAVASCRIPT) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error

@@ -76,7 +76,7 @@ def build_parser() -> WordParser:
         selection,
         snapshots,
     )
-    from app.commands.runs import words as runs
+    from app.commands.runs import look, start
 
     parser = WordParser(
         prog="rankloop",
@@ -86,7 +86,7 @@ def build_parser() -> WordParser:
     parser.add_argument("--version", action="version", version=f"rankloop {_version()}", help="print it and exit")
     all_words = parser.add_subparsers(required=True, metavar="WORD", title="words")
     judging = (agreement, annotators, gold, adjudication, comparison, selection)
-    for module in (services, projects, imports, runs, snapshots, *judging, people, upkeep):
+    for module in (services, projects, imports, start, look, snapshots, *judging, people, upkeep):
         module.add_words(all_words)
     return parser
 

@@ -140,7 +140,7 @@ class Bench:
         """What an earlier call left: the snapshot, and its reward models in the order of their seeds."""
         with self.store.read() as tx:
             found = list_runs(tx, kinds=(RunKind.REWARD,), status=RunStatus.SUCCEEDED)
-            return next(iter(list_snapshots(tx)), None), sorted(found, key=lambda run: int(run.config["seed"]))
+            return next(iter(list_snapshots(tx)), None), sorted(found, key=lambda run: int(run.config["machine.seed"]))
 
     def reward(self, snapshot: Snapshot, seed: int) -> Run:
         config = from_dict(
@@ -178,7 +178,7 @@ class Bench:
                 "optimiser.learning_rate": 3e-4,
                 "optimiser.critic_learning_rate": 2e-4,
                 "kl.coef": kl_coef,
-                "scale_scores": True,
+                "advantages.score_scale": "sft",
                 "advantages.missing_eos_penalty": 0.0,
                 "machine.checkpoint_every": 1000,
                 "evaluation.every": every,

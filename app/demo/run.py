@@ -15,6 +15,7 @@ from typing import Any
 from app.demo.judge import rank_everything, simulated_annotators
 from app.demo.report import write_report
 from app.words.progress import ProgressLine
+from app.words.values import count
 from data.errors import InvalidInput
 from data.fields import from_dict
 from data.files.paths import Home
@@ -121,7 +122,7 @@ def _short_texts(path: Path, announce: Announce) -> list[str]:
         announce(f"{path.name}: {len(problems):,} rows can't be read: {told(problems)}")
     if n_long or len(apart) < len(texts):
         announce(
-            f"{path.name}: {n_long:,} prompts of {SHORT_CHARACTERS} characters or more are left out, and "
+            f"{path.name}: left out: {count(n_long, 'prompt')} of {SHORT_CHARACTERS} characters or more, and "
             f"{len(texts) - len(apart):,} that are there already"
         )
     return apart

@@ -1,18 +1,31 @@
 // Who is signed in, with a sign-out button; the page's return to life after the server was away; and its end when the
 // session has ended: the server closes the page's stream then, and what the page still shows is nobody's any more.
 
+/** @import { Component } from "./ranker_types" */
+
 const ASK_EVERY_MS = 5000;
+/**
+ * What belongs to the form, or to the way in.
+ * @typedef {object} Watch
+ * @property {MutationObserver | null} observer
+ * @property {ReturnType<typeof setInterval> | undefined} timer
+ * @property {string} [person]
+ * @property {(name: string, value: unknown) => void} [send]
+ */
+/** @type {WeakMap<HTMLElement, Watch>} */
 const WATCHES = new WeakMap(); // the form, or the way in -> what belongs to it
 
+/** @param {Component<{ name: string, role: string, person: string }>} component */
 export default function account(component) {
   const root = component.parentElement;
   const own = root.querySelector("form, .way-in");
-  if (!own) return undefined;
-  if (!WATCHES.has(own)) WATCHES.set(own, watch(own));
-  const state = WATCHES.get(own);
+  if (!(own instanceof HTMLElement)) return undefined;
+  const state = WATCHES.get(own) ?? watch(own);
+  WATCHES.set(own, state);
   state.send = component.setStateValue;
   if (own.matches("form")) {
-    root.querySelector(".who").textContent = `${component.data.name} · ${component.data.role}`;
+    const who = root.querySelector(".who");
+    if (who) who.textContent = `${component.data.name} · ${component.data.role}`;
     state.person = component.data.person;
   }
   return () => {
@@ -21,18 +34,20 @@ export default function account(component) {
   };
 }
 
+/** @param {HTMLElement} own */
 function watch(own) {
-  const state = { observer: null, timer: null };
+  /** @type {Watch} */
+  const state = { observer: null, timer: undefined };
   if (own.matches("form")) own.addEventListener("submit", (event) => askIfUnsent(event, state.person));
   const app = document.querySelector("[data-test-connection-state]");
-  if (!app) return state;
+  if (!(app instanceof HTMLElement)) return state;
   let wasAway = false;
   state.observer = new MutationObserver(() => {
     const isConnected = app.dataset.testConnectionState === "CONNECTED";
     clearInterval(state.timer);
     // A new server knows nothing of this page: parts that run by themselves would stay dead. One run of the whole page,
     // asked for here because this stands outside of all such parts, brings them back.
-    if (isConnected && wasAway) state.send("back", Date.now());
+    if (isConnected && wasAway) state.send?.("back", Date.now());
     if (!isConnected) {
       if (!wasAway) leaveIfSignedOut();
       state.timer = setInterval(leaveIfSignedOut, ASK_EVERY_MS);
@@ -55,7 +70,11 @@ async function leaveIfSignedOut() {
   location.assign(`/signin?ended=1&next=${here}`);
 }
 
-// Rankings that the server does not have yet are not lost by signing out, but they wait.
+/**
+ * Rankings that the server does not have yet are not lost by signing out, but they wait.
+ * @param {Event} event
+ * @param {string | undefined} person
+ */
 function askIfUnsent(event, person) {
   const unsent = countUnsent(person);
   if (!unsent) return;
@@ -64,6 +83,7 @@ function askIfUnsent(event, person) {
   if (!window.confirm(question)) event.preventDefault();
 }
 
+/** @param {string | undefined} person */
 function countUnsent(person) {
   try {
     return Object.keys(localStorage).filter((key) => key.startsWith(`rankloop.outbox.${person}.`)).length;

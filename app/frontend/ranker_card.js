@@ -6,17 +6,46 @@ import { actionButton, button, check, keyHint, make, named, radios } from "./ran
 import { letter, tiedWith } from "./ranker_judgement.js";
 import { FLAG_KEYS, RANK_KEYS } from "./ranker_keys.js";
 
+/** @import { Answer } from "./ranker_answer.js" */
+/** @import { Choice } from "./ranker_dom.js" */
+/** @import { Actions, Asks, Mode, Task } from "./ranker_types" */
+
 export class Card {
-  // `text`: the element that holds its text, which the reader fills.
+  /** @type {HTMLButtonElement} */
+  close;
+  /** @type {HTMLElement | undefined} */
+  acceptable;
+  /** @type {HTMLElement | undefined} */
+  quality;
+  /** @type {HTMLElement | undefined} */
+  flags;
+  /** @type {HTMLButtonElement} */
+  flagButton;
+  /** @type {HTMLElement} */
+  flagNames;
+
+  /**
+   * `text`: the element that holds its text, which the reader fills.
+   * @param {Task} task
+   * @param {number} place
+   * @param {Asks} asks
+   * @param {Actions} actions
+   */
   constructor(task, place, asks, actions) {
     this.place = place;
     this.asks = asks;
     this.actions = actions;
     this.name = letter(place);
     const n = task.responses.length;
+    /** @type {Record<number, string>} */
     const ends = { 1: "best", [n]: n > 1 ? "worst" : "best" };
     const choices = task.responses.map((_, other) => {
-      return [String(other + 1), other + 1, other > 8 ? RANK_KEYS[other] : "", ends[other + 1]];
+      return /** @type {Choice<number>} */ ([
+        String(other + 1),
+        other + 1,
+        other > 8 ? RANK_KEYS[other] : "",
+        ends[other + 1],
+      ]);
     });
     const label = `Rank of response ${this.name}, 1 best${n > 1 ? ` to ${n} worst` : ""}`;
     this.ranks = radios(label, "rank", choices, (rank) => actions.rank(place, rank));
@@ -38,13 +67,19 @@ export class Card {
     const { asks, place, actions, name } = this;
     const parts = [];
     if (asks.acceptable) {
-      const choices = [["Acceptable", true], ["Not acceptable", false]];
-      const choose = (value, event) => actions.acceptable(place, value, event);
-      this.acceptable = radios(`Is response ${name} acceptable?`, "small", choices, choose);
+      /** @type {Choice<boolean>[]} */
+      const choices = [
+        ["Acceptable", true],
+        ["Not acceptable", false],
+      ];
+      const label = `Is response ${name} acceptable?`;
+      this.acceptable = radios(label, "small", choices, (value, event) => actions.acceptable(place, value, event));
       parts.push(this.acceptable);
     }
     if (asks.quality) {
+      /** @type {Record<number, string>} */
       const ends = { 1: "very bad", [QUALITY]: "very good" };
+      /** @type {Choice<number>[]} */
       const choices = Array.from({ length: QUALITY }, (_, n) => [String(n + 1), n + 1, "", ends[n + 1]]);
       const label = `Quality of response ${name}, 1 very bad to ${QUALITY} very good`;
       this.quality = radios(label, "small", choices, (value, event) => actions.rate(place, value, event));
@@ -80,6 +115,11 @@ export class Card {
     return list;
   }
 
+  /**
+   * @param {Answer} answer
+   * @param {boolean} isMarked
+   * @param {Mode} mode
+   */
   paint(answer, isMarked, mode) {
     const { place, element } = this;
     const words = this.standingWords(answer);
@@ -92,28 +132,38 @@ export class Card {
     check(this.ranks, answer.ranks[place], isMarked);
     if (this.acceptable) check(this.acceptable, answer.acceptable[place], isMarked);
     if (this.quality) check(this.quality, answer.quality[place], isMarked);
-    if (this.flags) this.paintFlags(answer.flags[place], isMarked, isMarked && mode === "flags");
+    if (this.flags) this.paintFlags(this.flags, answer.flags[place], isMarked, isMarked && mode === "flags");
   }
 
-  paintFlags(names, isMarked, isOpen) {
+  /**
+   * @param {HTMLElement} list
+   * @param {string[]} names
+   * @param {boolean} isMarked
+   * @param {boolean} isOpen
+   */
+  paintFlags(list, names, isMarked, isOpen) {
     this.flagNames.textContent = isOpen ? "" : names.join(" · ");
     this.flagButton.tabIndex = isMarked ? 0 : -1;
     this.flagButton.setAttribute("aria-expanded", String(isOpen));
-    this.flags.hidden = !isOpen;
-    for (const box of this.flags.querySelectorAll("input")) box.checked = names.includes(box.value);
+    list.hidden = !isOpen;
+    for (const box of list.querySelectorAll("input")) box.checked = names.includes(box.value);
   }
 
   focusFlags() {
-    this.flags.querySelector("input").focus({ preventScroll: true });
-    this.flags.scrollIntoView({ block: "nearest" });
+    this.flags?.querySelector("input")?.focus({ preventScroll: true });
+    this.flags?.scrollIntoView({ block: "nearest" });
   }
 
-  // How it differs from another one; nothing for an empty text.
+  /**
+   * How it differs from another one; nothing for an empty text.
+   * @param {string} words
+   */
   showCompared(words) {
     this.badges.querySelector(".compared")?.remove();
     if (words) this.badges.append(make("li", "compared", [], words));
   }
 
+  /** @param {Answer} given */
   standingWords({ ranks, rest }) {
     const rank = ranks[this.place];
     if (rank === null) return rest ? "Among the rest, worse" : "Not ranked";
@@ -121,7 +171,10 @@ export class Card {
     return `Rank ${rank}${ties.length ? `, tied with ${ties.join(", ")}` : ""}`;
   }
 
-  // What was said of it beside the rank, for those who hear the page.
+  /**
+   * What was said of it beside the rank, for those who hear the page.
+   * @param {Answer} given
+   */
   said({ acceptable, quality, flags }) {
     const words = [];
     if (this.acceptable && acceptable[this.place] !== null) {
@@ -133,9 +186,16 @@ export class Card {
   }
 }
 
-// How long a text is and what code stands in it, and what was found wrong with it.
+/**
+ * How long a text is and what code stands in it, and what was found wrong with it.
+ * @param {string} text
+ * @param {string[]} [names]
+ */
 function badges(text, names = []) {
   const facts = [lengthBadge(text), codeBadge(text)].filter(Boolean);
-  const lines = (kind, all) => all.map((words) => make("li", kind, [], words));
-  return make("ul", "badges", [...lines("fact", facts), ...lines("badge", names)]);
+  const lines = [
+    ...facts.map((words) => make("li", "fact", [], words)),
+    ...names.map((words) => make("li", "badge", [], words)),
+  ];
+  return make("ul", "badges", lines);
 }

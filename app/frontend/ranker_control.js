@@ -1,51 +1,97 @@
 // One person's work on the ranking surface: which task is on, what is on its way to the server, what the server said.
 //
-// Answers go into an outbox (component state and this browser's storage) and leave it when the server acknowledges
-// them; the next tasks are here already, so the next one is drawn at once, however busy the server is.
+// Answers go into an outbox (ranker_outbox.js) and leave it when the server acknowledges them; the next tasks are here already, so the next one is drawn at once, however busy the server is.
 
 import { Desk } from "./ranker_desk.js";
 import { givenText, timeText } from "./ranker_dialogs.js";
+import { there } from "./ranker_dom.js";
 import { Guide } from "./ranker_guide.js";
+import { AnswerHistory } from "./ranker_history.js";
 import { denseRanks, letter, newerDraft } from "./ranker_judgement.js";
 import { keyOf } from "./ranker_keys.js";
+import { Outbox } from "./ranker_outbox.js";
 import { OwnKeys } from "./ranker_own_keys.js";
-import { idleLines, mayTakeFocus, onActivity, stop, Stopwatch } from "./ranker_page.js";
-import { comparable, draftOf, fits, savedState, sentBefore, statusOf } from "./ranker_sent.js";
+import { idleLines, mayTakeFocus, onActivity, Stopwatch, stop } from "./ranker_page.js";
+import { comparable, draftOf, fits, sentBefore, statusOf } from "./ranker_sent.js";
 import { download, newKey, Storage } from "./ranker_storage.js";
 import { View } from "./ranker_view.js";
 
+/** @import { Ack, Actions, Body, Component, Data, Item, Key, Saved, Task } from "./ranker_types" */
+
 const DRAFT_AFTER_MS = 300;
-const RESEND_MS = 4000;
 const LOOK_IDLE_MS = 20_000; // nothing to rank: look whether something has come free
 const LOOK_BUSY_MS = 5 * 60_000; // somebody is reading: keep their leases alive
 export class Ranker {
+  /** @type {HTMLElement} */
+  root;
+  /** @type {View} */
+  view;
+  /** @type {Component<Data>} */
+  component;
+  /** @type {Data | null} */
+  data;
+  /** @type {Data["project"] | null | undefined} */
+  project;
+  /** @type {Storage} */
+  storage;
+  /** @type {Outbox} */
+  outbox;
+  /** @type {OwnKeys} */
+  keys;
+  /** @type {Task[]} */
+  queue;
+  /** @type {string | null} */
+  person;
+  /** @type {Key[] | null} */
+  heldKeys;
+  /** @type {{ editOf: string, before: string, words: string } | null} */
+  editing;
+  /** @type {{ task: Task, key: string, saved: Saved } | null} */
+  last;
+  /** @type {string | null} */
+  lastText;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  draftTimer;
+  /** @type {number | undefined} */
+  draftAt;
+  /** @type {boolean} */
+  hasDrawn;
+  /** @type {string | undefined} */
+  savedState;
+
   constructor() {
     this.desk = new Desk(this);
     this.guide = new Guide(this);
     this.heldKeys = null; // while there is no element to draw in: the keys that came meanwhile
     this.editing = this.last = this.person = null;
-    this.lastFlush = this.lastLook = Date.now();
+    this.history = new AnswerHistory(
+      (what) => this.send("ask", what),
+      () => this.view.history,
+    );
+    this.lastLook = Date.now();
     this.isActive = false;
     this.clock = new Stopwatch();
     this.ended = new AbortController();
-    const listen = (target, name, does, capture = false) =>
-      target.addEventListener(name, does, { capture, signal: this.ended.signal });
-    onActivity(() => this.active(), this.ended.signal); // before the keys, which stop here
-    listen(document, "keydown", (event) => this.key(event), true); // before Streamlit's own keys
-    listen(window, "storage", (event) => this.answeredElsewhere(event));
-    listen(window, "storage", (event) => this.keys?.changedElsewhere(event));
-    listen(document, "visibilitychange", () => this.visible());
+    const { signal } = this.ended;
+    onActivity(() => this.active(), signal); // before the keys, which stop here
+    document.addEventListener("keydown", (event) => this.key(event), { capture: true, signal }); // before Streamlit's own keys
+    window.addEventListener("storage", (event) => this.answeredElsewhere(event), { signal });
+    window.addEventListener("storage", (event) => this.keys?.changedElsewhere(event), { signal });
+    document.addEventListener("visibilitychange", () => this.visible(), { signal });
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
-  // Draw in this element from now on: the first one, or another after Streamlit took that away.
+  /**
+   * Draw in this element from now on: the first one, or another after Streamlit took that away.
+   * @param {HTMLElement} root
+   */
   attach(root) {
     this.root = root;
     const before = this.view;
     before?.destroy();
     this.view = new View(root, this.actions(), before);
-    this.hasFlushed = false; // the new element knows nothing of what is on its way
-    this.askedAt = this.shownAt = null; // overlays are closed
+    if (this.outbox) this.outbox.hasSent = false; // the new element knows nothing of what is on its way
+    this.history.reset();
     if (!this.data) return;
     this.showData();
     if (this.editing) this.view.showBanner(this.editing.words);
@@ -64,6 +110,7 @@ export class Ranker {
     for (const key of keys) this.desk.late(key);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (!this.heldKeys) this.desk.key(event);
     else if (this.desk.mayBeOurs(event) && event.key !== "Tab") {
@@ -80,29 +127,28 @@ export class Ranker {
   }
 
   // What buttons, handles and overlays ask for.
+  /** @returns {Actions} */
   actions() {
     const { desk } = this;
-    const gestures = ["rank", "mark", "pick", "drop", "undo", "placeRest", "acceptable", "rate", "flag", "openFlags",
-      "compare", "write", "toggleRaw", "toggleFold", "differences", "togglePair", "openNone", "none", "openSkip", "skip",
-      "close", "submit"];
     return {
-      ...Object.fromEntries(gestures.map((name) => [name, (...values) => desk[name](...values)])),
+      ...desk.gestures(),
       mayDrag: () => desk.task !== null && ["page", "pair"].includes(desk.context),
       ranks: () => desk.answer.ranks,
       leaveEdit: () => this.leaveEdit(),
       openHelp: () => this.openHelp(),
-      openHistory: () => this.openHistory(),
+      openHistory: () => this.history.toggle(Boolean(this.data)),
       toggleGuidelines: () => this.guide.toggle(),
       overlayClosed: () => this.overlayClosed(),
       backUp: () => download("rankloop-unsent-answers.json", this.storage.backup()),
-      ask: (offset) => this.ask({ history: offset }),
-      reopen: (line) => this.reopen(line),
+      ask: (offset) => this.history.ask({ history: offset }),
+      reopen: (line) => this.history.reopen(line),
       takeFile: (file) => this.takeFile(file),
     };
   }
 
   // ---- from the server
 
+  /** @param {Component<Data>} component */
   update(component) {
     this.component = component;
     const data = component.data;
@@ -123,23 +169,24 @@ export class Ranker {
     this.takeTasks(data.tasks);
     this.takeAsked();
     this.showSaved();
-    if (this.storage.items.size && !this.hasFlushed) setTimeout(() => this.flush(), 0); // left from before a reload
+    if (this.outbox.size && !this.outbox.hasSent) setTimeout(() => this.outbox.flush(), 0); // left from before a reload
   }
 
   showData() {
-    this.view.showProject(this.data.project, this.data.guidelines, this.data.asks);
+    const { project, guidelines, asks } = there(this.data);
+    this.view.showProject(project, guidelines, asks);
     this.view.showKeys(this.keys.lines);
     this.guide.show();
   }
 
+  /** @param {string} person */
   startFor(person) {
     this.person = person;
     this.storage = new Storage(person);
     this.keys = new OwnKeys(this.storage, (lines) => this.view.showKeys(lines));
     this.view.showNotice(this.keys.trouble, "keys");
-    this.done = new Set([...this.storage.items.values()].map((item) => item.task_id));
+    this.outbox = new Outbox(this.storage, (value) => this.send("outbox", value));
     this.project = this.data = this.lastText = null;
-    this.hasFlushed = false;
     this.changeProject();
   }
 
@@ -149,10 +196,9 @@ export class Ranker {
     this.editing = this.last = null;
   }
 
+  /** @param {Ack[]} acks */
   takeAcks(acks) {
-    for (const ack of acks) {
-      if (!this.storage.items.has(ack.key)) continue;
-      const item = this.storage.remove(ack.key);
+    for (const { ack, item } of this.outbox.take(acks)) {
       const isKept = ack.outcome !== "refused" && ack.outcome !== "superseded";
       if (!isKept && this.last?.key === ack.key) this.last = null;
       if (ack.outcome === "refused") this.takeBackRefused(item);
@@ -160,16 +206,16 @@ export class Ranker {
     }
   }
 
-  // What was refused comes back: a first answer with what was ranked, a change as the answer that is stored.
+  /**
+   * What was refused comes back: a first answer with what was ranked, a change as the answer that is stored.
+   * @param {Item} item
+   */
   takeBackRefused(item) {
-    if (item.edit_of) {
-      this.ask({ open: item.task_id });
-      return;
-    }
-    this.done.delete(item.task_id);
-    if (item.ranks) this.storage.saveDraft(item.task_id, { ...draftOf(item), at: Date.now() });
+    if (item.edit_of) this.history.ask({ open: item.task_id });
+    else if (item.ranks) this.storage.saveDraft(item.task_id, { ...draftOf(item), at: Date.now() });
   }
 
+  /** @param {Task[]} tasks */
   takeTasks(tasks) {
     this.queue = tasks;
     if (this.editing) return;
@@ -183,17 +229,11 @@ export class Ranker {
     this.next();
   }
 
-  // A page of the history, or an answer to change, if it is what was asked for last.
+  // A page of the history, or an answer to change.
   takeAsked() {
-    const { history, opened } = this.data;
-    if (history && history.at === this.askedAt && this.view.history.isOpen && this.shownAt !== history.at) {
-      this.shownAt = history.at;
-      this.view.history.show(history, this.storage.items.size);
-    }
-    if (!opened || opened.at !== this.askedAt) return;
-    this.askedAt = null;
-    if (!opened.task) this.view.showNotice("That answer is not there any more.");
-    else this.edit(opened.task, opened.answer, opened.edit_of);
+    const opened = this.history.take(there(this.data), this.outbox.size);
+    if (opened?.task) this.edit(opened.task, opened.answer, opened.edit_of);
+    else if (opened) this.view.showNotice("That answer is not there any more.");
   }
 
   // ---- one task
@@ -202,7 +242,7 @@ export class Ranker {
     this.editing = null;
     this.view.showBanner("");
     const isFirst = !this.hasDrawn;
-    const task = this.queue.find((each) => !this.done.has(each.task_id)); // what is answered may still be sent
+    const task = this.queue.find((each) => !this.outbox.answered.has(each.task_id)); // what is answered may still be sent
     if (!task) {
       this.desk.clear();
       this.view.showIdle(this.idleLines());
@@ -224,21 +264,23 @@ export class Ranker {
   // The desk's answer has changed.
   changed() {
     if (this.editing) return; // what was sent stays sent until the change is
-    const { task_id, display_order } = this.desk.task;
+    const { task_id, display_order } = there(this.desk.task);
     this.draftAt = Math.max(Date.now(), (this.draftAt ?? 0) + 1);
     const draft = { ...this.desk.answer.draft(), display_order, at: this.draftAt, elapsed_ms: this.clock.read() };
     this.storage.saveDraft(task_id, draft);
     this.sendDraftSoon(draft);
   }
 
+  /** @param {Saved} draft */
   sendDraftSoon(draft) {
-    const { task_id } = this.desk.task;
+    const { task_id } = there(this.desk.task);
     clearTimeout(this.draftTimer);
     this.draftTimer = setTimeout(() => this.send("draft", { task_id, ...draft }), DRAFT_AFTER_MS);
   }
 
   // ---- answers
 
+  /** @param {Body} body */
   deliver(body) {
     if (this.editing && this.editing.before === comparable(body)) {
       this.view.say("Nothing was changed.");
@@ -246,19 +288,19 @@ export class Ranker {
       return;
     }
     clearTimeout(this.draftTimer);
-    const { task, answer } = this.desk;
+    const { answer } = this.desk;
+    const task = there(this.desk.task);
     const { task_id, display_order, lease_token = null } = task;
-    const item = { submission_key: newKey(), task_id, lease_token, display_order, duration_ms: this.clock.read() };
-    item.guidelines_version = this.data.guidelines.version;
-    if (this.editing) item.edit_of = this.editing.editOf;
-    this.storage.add({ ...item, ...body, sent_at: Date.now() });
-    this.storage.dropDraft(task_id);
-    this.last = { task, key: item.submission_key, saved: { ...answer.draft(), ...statusOf(body), at: Date.now() } };
-    this.last.saved.elapsed_ms = item.duration_ms;
-    this.done.add(task_id);
+    const [submission_key, duration_ms, sent_at] = [newKey(), this.clock.read(), Date.now()];
+    const guidelines_version = there(this.data).guidelines.version;
+    const edit = this.editing ? { edit_of: this.editing.editOf } : {};
+    const item = { submission_key, task_id, lease_token, display_order, duration_ms, guidelines_version, ...edit };
+    this.outbox.put({ ...item, ...body, sent_at });
+    const saved = { ...answer.draft(), ...statusOf(body), at: Date.now(), elapsed_ms: duration_ms };
+    this.last = { task, key: submission_key, saved };
     this.view.showNotice("");
     this.next();
-    this.flush();
+    this.outbox.flush();
     this.showSaved();
   }
 
@@ -270,17 +312,22 @@ export class Ranker {
     this.edit(this.last.task, this.last.saved, this.last.key);
   }
 
-  // Put an answer that was sent on the desk again; a change goes out as its next version.
+  /**
+   * Put an answer that was sent on the desk again; a change goes out as its next version.
+   * @param {Task} task
+   * @param {Saved} saved
+   * @param {string} editOf
+   */
   edit(task, saved, editOf) {
     const ranks = saved.ranks.length ? denseRanks(saved.ranks) : [];
     this.clock.start(saved.elapsed_ms ?? 0);
     this.desk.begin({ ...task, lease_token: null }, { ...saved, ranks }, true);
     const given = saved.status === "ranked" ? "" : ` You answered: ${givenText(saved)}.`;
-    const words = `You change your answer of ${timeText(saved.at)}.${given}`;
-    const banner = this.isOpenFrozen ? `${words} A snapshot holds it as it is, and keeps it so.` : words;
+    const words = `You change your answer of ${timeText(saved.at ?? 0)}.${given}`;
+    const banner = this.history.isOpenFrozen ? `${words} A snapshot holds it as it is, and keeps it so.` : words;
     this.editing = { editOf, before: comparable(sentBefore(saved, this.desk.answer)), words: banner };
     this.view.showBanner(banner);
-    this.isOpenFrozen = false;
+    this.history.isOpenFrozen = false;
     this.view.focusCard(this.desk.marked);
     this.view.say(`${words} ${keyOf("submit", this.view.keys)} sends the change, Escape leaves it as it was.`);
   }
@@ -289,43 +336,25 @@ export class Ranker {
     if (this.editing) this.next();
   }
 
+  /** @param {StorageEvent} event */
   answeredElsewhere(event) {
     const taskId = this.storage?.taskAnsweredElsewhere(event);
     if (!taskId) return;
-    this.done.add(taskId);
+    this.outbox.answered.add(taskId);
     if (this.editing || this.desk.task?.task_id !== taskId) return;
     this.view.showNotice("You answered that task in another tab.");
     this.next();
   }
 
-  flush() {
-    this.hasFlushed = true;
-    this.lastFlush = Date.now();
-    this.send("outbox", { at: this.lastFlush, items: [...this.storage.items.values()] });
-  }
-
+  /**
+   * @param {string} name
+   * @param {unknown} value
+   */
   send(name, value) {
     this.component.setStateValue(name, value);
   }
 
   // ---- the history and the other overlays
-
-  ask(what) {
-    this.askedAt = Math.max(Date.now(), (this.askedAt ?? 0) + 1);
-    this.send("ask", { ...what, at: this.askedAt });
-  }
-
-  openHistory() {
-    if (this.view.history.isOpen) this.view.history.close();
-    else if (this.data) this.view.history.start();
-  }
-
-  reopen(line) {
-    this.isReopening = true;
-    this.isOpenFrozen = line.is_frozen;
-    this.view.history.close();
-    this.ask({ open: line.task_id });
-  }
 
   openHelp() {
     if (this.view.help.isOpen) this.view.help.close();
@@ -333,23 +362,21 @@ export class Ranker {
   }
 
   overlayClosed() {
-    if (!this.isReopening && this.shownAt) this.ask({}); // else the next look would bring the list again
-    this.isReopening = false;
-    this.shownAt = null;
+    this.history.closed();
     if (this.desk.task) this.view.focusCard(this.desk.marked);
   }
 
+  /** @param {File} file */
   async takeFile(file) {
     let words;
     try {
-      const items = this.storage.restore(await file.text());
-      items.forEach((item) => this.done.add(item.task_id));
-      if (!this.editing && this.desk.task && this.done.has(this.desk.task.task_id)) this.next();
-      this.flush();
+      const items = this.outbox.restore(await file.text());
+      if (!this.editing && this.desk.task && this.outbox.answered.has(this.desk.task.task_id)) this.next();
+      this.outbox.flush();
       this.showSaved();
       words = `${items.length} answers were taken in from the file and are on their way.`;
     } catch (error) {
-      words = `Nothing was taken in: ${error.message}.`;
+      words = `Nothing was taken in: ${error instanceof Error ? error.message : error}.`;
     }
     this.view.history.close();
     this.view.showNotice(words);
@@ -370,7 +397,7 @@ export class Ranker {
   tick() {
     if (!this.storage || this.heldKeys) return;
     const now = Date.now();
-    if (this.storage.items.size && now - this.lastFlush >= RESEND_MS) this.flush();
+    if (this.outbox.isDue(now)) this.outbox.flush();
     const isDue = now - this.lastLook >= (this.desk.task ? LOOK_BUSY_MS : LOOK_IDLE_MS);
     if (isDue && !document.hidden && (!this.desk.task || this.isActive)) {
       this.lastLook = now;
@@ -380,18 +407,19 @@ export class Ranker {
     this.showSaved();
   }
 
+  /** @param {string} [trouble] */
   showSaved(trouble = "") {
-    const items = [...this.storage.items.values()];
-    const ranked = items.filter((item) => !item.skip_reason && !item.edit_of).length;
+    const ranked = this.outbox.items.filter((item) => !item.skip_reason && !item.edit_of).length;
     if (this.data) this.view.showProgress(this.data.n_done + ranked, this.data.n_today, this.data.pace_s);
-    const { state, words, mayBackUp } = savedState(items, trouble);
+    const { state, words, mayBackUp } = this.outbox.state(trouble);
     this.view.showSaved(state, words, mayBackUp);
-    if (state === "trouble" && this.savedState !== state) this.view.say("Not saved yet, trying again. Keep the page open.");
+    if (state === "trouble" && this.savedState !== state)
+      this.view.say("Not saved yet, trying again. Keep the page open.");
     if (!this.desk.task && this.data) this.view.showIdle(this.idleLines());
     this.savedState = state;
   }
 
   idleLines() {
-    return idleLines(this.data, this.storage.items.size);
+    return idleLines(there(this.data), this.outbox.size);
   }
 }

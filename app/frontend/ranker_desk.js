@@ -3,13 +3,29 @@
 // A mode is what a key or button has opened: "skip", "none", "flags", "quality", "strength"; null is the page itself.
 
 import { Answer, STRENGTHS } from "./ranker_answer.js";
+import { there } from "./ranker_dom.js";
 import { letter, orderText, tiedWith } from "./ranker_judgement.js";
 import { bound, FLAG_KEYS, keyName, RANK_KEYS } from "./ranker_keys.js";
 import { isControl, isDialogOpen, isTextField, mayTakeFocus, stop } from "./ranker_page.js";
 
+/** @import { Ranker } from "./ranker_control.js" */
+/** @import { Reader } from "./ranker_reader.js" */
+/** @import { Key, Mode, Saved, Target, Task } from "./ranker_types" */
+/** @import { View } from "./ranker_view.js" */
+
 const MAY_REPEAT = new Set(["next", "previous", "lower", "higher", "undo"]);
 
 export class Desk {
+  /** @type {Answer} */
+  answer;
+  /** @type {Task | null} */
+  task;
+  /** @type {Mode} */
+  mode;
+  /** @type {boolean} */
+  isEdit;
+
+  /** @param {Ranker} host */
   constructor(host) {
     this.host = host; // the controller: view, data, deliver(body), changed(), and what keys ask of the page
     this.task = null;
@@ -22,15 +38,56 @@ export class Desk {
     return this.host.view;
   }
 
+  get asks() {
+    return there(this.host.data).asks;
+  }
+
+  get skipReasons() {
+    return there(this.host.data).skip_reasons;
+  }
+
+  // What buttons and handles ask for.
+  gestures() {
+    return bind(this, [
+      "rank",
+      "mark",
+      "pick",
+      "drop",
+      "undo",
+      "placeRest",
+      "acceptable",
+      "rate",
+      "flag",
+      "openFlags",
+      "compare",
+      "write",
+      "toggleRaw",
+      "toggleFold",
+      "differences",
+      "togglePair",
+      "openNone",
+      "none",
+      "openSkip",
+      "skip",
+      "close",
+      "submit",
+    ]);
+  }
+
   get marked() {
     return this.answer.marked;
   }
 
-  // Put a task on the desk, with what was answered of it so far.
+  /**
+   * Put a task on the desk, with what was answered of it so far.
+   * @param {Task} task
+   * @param {Saved | null} saved
+   * @param {boolean} [isEdit]
+   */
   begin(task, saved, isEdit = false) {
     this.task = task;
     this.isEdit = isEdit;
-    this.answer = Answer.from(saved, task.responses.length, this.host.data.asks);
+    this.answer = Answer.from(saved, task.responses.length, this.asks);
     this.mode = null;
     this.view.showTask(task);
     this.paint();
@@ -46,11 +103,15 @@ export class Desk {
   }
 
   get has() {
-    return { ...this.host.data.asks, n: this.task?.responses.length ?? 0, editing: Boolean(this.isEdit && this.task) };
+    return { ...this.asks, n: this.task?.responses.length ?? 0, editing: Boolean(this.isEdit && this.task) };
   }
 
   // ---- ranks
 
+  /**
+   * @param {number} place
+   * @param {number} rank
+   */
   rank(place, rank) {
     if (!this.task || rank > this.answer.n) return;
     this.answer.rank(place, rank);
@@ -65,13 +126,17 @@ export class Desk {
     else this.view.say(`Response ${name} has no rank.`);
   }
 
+  /**
+   * @param {number} place
+   * @param {Target | null} target
+   */
   drop(place, target) {
     if (this.task && this.answer.move(place, target)) this.changed(`${this.orderText() || "Nothing is ranked"}.`);
     else this.view.focusCard(this.marked);
   }
 
   placeRest() {
-    if (!this.task || !this.host.data.asks.partial) return;
+    if (!this.task || !this.asks.partial) return;
     if (this.answer.placeRest()) this.changed(`The rest are worse, in no order: ${this.orderText()}.`);
     else this.view.say(this.answer.rest ? "The rest is placed already." : "Rank the best first, then the rest.");
   }
@@ -81,6 +146,7 @@ export class Desk {
     else this.view.say("Nothing to undo.");
   }
 
+  /** @param {number} place */
   mark(place) {
     if (!this.task || place === this.marked) return;
     this.answer.marked = place;
@@ -88,11 +154,13 @@ export class Desk {
     this.paint();
   }
 
+  /** @param {number} place */
   pick(place) {
     this.mark(place);
     this.view.focusCard(place);
   }
 
+  /** @param {number} step */
   move(step) {
     this.pick((this.marked + step + this.answer.n) % this.answer.n);
   }
@@ -103,6 +171,11 @@ export class Desk {
 
   // ---- beside the ranks
 
+  /**
+   * @param {number} place
+   * @param {boolean | undefined} wanted
+   * @param {{ detail: number } | undefined} event
+   */
   acceptable(place, wanted, event) {
     if (!this.task) return;
     this.answer.toggleAcceptable(place, wanted);
@@ -111,6 +184,11 @@ export class Desk {
     this.said(`Response ${letter(place)}: ${words}.`, event);
   }
 
+  /**
+   * @param {number} place
+   * @param {number} quality
+   * @param {{ detail: number } | undefined} event
+   */
   rate(place, quality, event) {
     if (!this.task) return;
     this.answer.rate(place, quality);
@@ -119,6 +197,10 @@ export class Desk {
     this.said(`Response ${letter(place)}: ${said === null ? "no quality" : `quality ${said} of 7`}.`, event);
   }
 
+  /**
+   * @param {number} place
+   * @param {string | undefined} name
+   */
   flag(place, name) {
     if (!this.task || name === undefined) return;
     this.answer.toggleFlag(place, name);
@@ -126,6 +208,10 @@ export class Desk {
     this.said(`${name}: ${isOn ? "on" : "off"}.`, { detail: 0 });
   }
 
+  /**
+   * @param {number} strength
+   * @param {{ detail: number } | undefined} event
+   */
   compare(strength, event) {
     if (!this.task) return;
     this.answer.compare(strength);
@@ -134,13 +220,18 @@ export class Desk {
     this.said(said === null ? "No strength." : `The best is ${STRENGTHS[said - 1]} better.`, event);
   }
 
+  /** @param {string} text */
   write(text) {
     if (!this.task) return;
     this.answer.rationale = text;
     this.host.changed();
   }
 
-  // A gesture beside the ranks keeps the focus where a keyboard has it; after a mouse it is the card's again.
+  /**
+   * A gesture beside the ranks keeps the focus where a keyboard has it; after a mouse it is the card's again.
+   * @param {string} words
+   * @param {{ detail: number } | undefined} event
+   */
   said(words, event) {
     this.paint();
     if (event?.detail) this.view.focusCard(this.marked);
@@ -148,6 +239,7 @@ export class Desk {
     this.host.changed();
   }
 
+  /** @param {string} words */
   changed(words) {
     this.paint();
     this.view.focusCard(this.marked);
@@ -157,30 +249,35 @@ export class Desk {
 
   // ---- reading
 
-  read(what, ...values) {
+  /** @param {(reader: Reader) => void} does */
+  read(does) {
     if (!this.task) return;
-    this.view.reader[what](...values);
+    does(this.view.reader);
     this.view.focusCard(this.marked);
   }
 
   toggleRaw() {
-    this.read("toggleRaw");
+    this.read((reader) => reader.toggleRaw());
   }
 
   toggleFold() {
-    this.read("toggleFold");
+    this.read((reader) => reader.toggleFold());
   }
 
   differences() {
-    this.read("differences", this.marked);
+    this.read((reader) => reader.differences(this.marked));
   }
 
   togglePair() {
-    this.read("togglePair", this.marked);
+    this.read((reader) => reader.togglePair(this.marked));
   }
 
   // ---- modes
 
+  /**
+   * @param {Mode} mode
+   * @param {string} words
+   */
   enter(mode, words) {
     if (!this.task) return;
     this.mode = mode;
@@ -191,7 +288,7 @@ export class Desk {
 
   openSkip() {
     if (!this.task) return;
-    this.view.dock.skipForm.start(this.host.data.skip_reasons);
+    this.view.dock.skipForm.start(this.skipReasons);
     this.enter("skip", "Why do you skip this task? Choose a reason, Enter skips, Escape goes back.");
   }
 
@@ -199,6 +296,7 @@ export class Desk {
     this.enter("none", "No response is acceptable? Enter sends that, Escape goes back.");
   }
 
+  /** @param {number} place */
   openFlags(place) {
     this.mark(place);
     if (this.mode === "flags") this.close();
@@ -216,7 +314,7 @@ export class Desk {
   }
 
   writeWhy() {
-    this.view.focusMode("rationale");
+    this.view.focusMode("rationale", this.marked);
   }
 
   close() {
@@ -244,6 +342,7 @@ export class Desk {
     if (this.task) this.host.deliver({ unacceptable: true, ...this.answer.said() });
   }
 
+  /** @param {string} reason */
   skip(reason) {
     if (!this.task) return;
     if (reason) {
@@ -257,6 +356,7 @@ export class Desk {
 
   // ---- keys
 
+  /** @returns {Record<string, (key: string) => void>} */
   keyActions() {
     const { host } = this;
     return {
@@ -273,11 +373,11 @@ export class Desk {
       skip: () => this.openSkip(),
       skipNow: () => this.skip(this.view.dock.skipForm.chosen()),
       reason: (key) => this.view.dock.skipForm.choose(Number(key) - 1),
-      acceptable: () => this.acceptable(this.marked),
+      acceptable: () => this.acceptable(this.marked, undefined, undefined),
       quality: () => this.askQuality(),
       rate: (key) => this.rate(this.marked, Number(key), { detail: 1 }),
       flags: () => this.openFlags(this.marked),
-      flag: (key) => this.flag(this.marked, host.data.asks.flags[FLAG_KEYS.indexOf(key)]),
+      flag: (key) => this.flag(this.marked, this.asks.flags[FLAG_KEYS.indexOf(key)]),
       strength: () => this.askStrength(),
       compare: (key) => this.compare(Number(key), { detail: 1 }),
       rationale: () => this.writeWhy(),
@@ -286,12 +386,12 @@ export class Desk {
       differences: () => this.differences(),
       pair: () => this.togglePair(),
       otherSide: () => this.pick(this.view.reader.pair.other(this.marked)),
-      nextBeside: () => this.read("otherInPair", 1, this.marked),
-      previousBeside: () => this.read("otherInPair", -1, this.marked),
+      nextBeside: () => this.read((reader) => reader.otherInPair(1, this.marked)),
+      previousBeside: () => this.read((reader) => reader.otherInPair(-1, this.marked)),
       close: () => this.close(),
       leaveEdit: () => host.leaveEdit(),
       help: () => host.openHelp(),
-      history: () => host.openHistory(),
+      history: () => host.history.toggle(Boolean(host.data)),
       guidelines: () => host.guide.toggle(),
       lower: () => this.view.history.step(1),
       higher: () => this.view.history.step(-1),
@@ -305,6 +405,7 @@ export class Desk {
     return this.view.overlay ?? this.mode ?? page;
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (!this.mayBeOurs(event)) return;
     const path = event.composedPath();
@@ -313,7 +414,10 @@ export class Desk {
     if (this.isWriting ? this.keyInField(event, path[0]) : this.handle(event, path[0])) stop(event);
   }
 
-  // Whether nothing else on the page has the key: no input method, no field or control outside, no dialog.
+  /**
+   * Whether nothing else on the page has the key: no input method, no field or control outside, no dialog.
+   * @param {KeyboardEvent} event
+   */
   mayBeOurs(event) {
     if (event.isComposing || event.keyCode === 229) return false;
     const path = event.composedPath();
@@ -323,7 +427,10 @@ export class Desk {
     return isInside || !isControl(path[0]);
   }
 
-  // A key that came while there was no element to draw in: held by the controller, done or written now.
+  /**
+   * A key that came while there was no element to draw in: held by the controller, done or written now.
+   * @param {Key} key
+   */
   late(key) {
     if (!this.isWriting) this.handle(key, this.host.root);
     else if (key.key.length === 1) this.view.dock.type(this.field, key.key);
@@ -333,16 +440,23 @@ export class Desk {
     return this.mode === "skip" ? this.view.dock.skipForm.own : this.view.dock.rationale;
   }
 
-  // Go on in another element: what was open stays open, and what was being written goes on where it was.
+  /**
+   * Go on in another element: what was open stays open, and what was being written goes on where it was.
+   * @param {View} before
+   */
   resume(before) {
-    this.view.showTask(this.task);
+    this.view.showTask(there(this.task));
     this.view.reader.resume(before.reader);
     this.paint();
-    if (this.mode === "skip") this.view.dock.skipForm.resume(before.dock.skipForm, this.host.data.skip_reasons);
+    if (this.mode === "skip") this.view.dock.skipForm.resume(before.dock.skipForm, this.skipReasons);
     if (this.isWriting) this.field.focus({ preventScroll: true });
     else if (mayTakeFocus(false)) this.view.focusMode(this.mode, this.marked);
   }
 
+  /**
+   * @param {KeyboardEvent} event
+   * @param {EventTarget} origin
+   */
   keyInField(event, origin) {
     const isRationale = origin === this.view.dock.rationale;
     if (event.key === "Escape" && !event.ctrlKey) {
@@ -356,16 +470,17 @@ export class Desk {
     return false;
   }
 
-  // Whether the key was one of ours.
+  /**
+   * Whether the key was one of ours.
+   * @param {Key} event
+   * @param {EventTarget} origin
+   */
   handle(event, origin) {
     const name = keyName(event);
-    if (this.view.help.isAsking) return this.view.help.take(name, event.repeat);
+    if (this.view.help.isAsking) return this.view.help.take(name, event.repeat ?? false);
     const isOnButton = origin instanceof HTMLButtonElement || origin instanceof HTMLAnchorElement;
     if (isOnButton && (name === "Enter" || name === " ")) return false; // it presses the button
-    if (origin.role === "radio" && !this.view.overlay && (name === "ArrowLeft" || name === "ArrowRight")) {
-      (name === "ArrowLeft" ? origin.previousElementSibling : origin.nextElementSibling)?.focus();
-      return true;
-    }
+    if (!this.view.overlay && goBeside(name, origin)) return true;
     let line = bound(name, this.context, this.has, this.keys);
     if (!line && (this.mode === "quality" || this.mode === "strength")) {
       this.close();
@@ -382,4 +497,28 @@ export class Desk {
   get keys() {
     return this.view.keys;
   }
+}
+
+/**
+ * Methods by their names, to be called without their object.
+ * @template {keyof Desk} K
+ * @param {Desk} desk
+ * @param {K[]} names
+ */
+const bind = (desk, names) =>
+  /** @type {Pick<Desk, K>} */ (
+    Object.fromEntries(names.map((name) => [name, /** @type {Function} */ (desk[name]).bind(desk)]))
+  );
+
+/**
+ * In a row of choices the arrows go to the one beside. Returns whether the key was such an arrow.
+ * @param {string} name
+ * @param {EventTarget} origin
+ */
+function goBeside(name, origin) {
+  if (!(origin instanceof HTMLElement) || origin.role !== "radio") return false;
+  if (name !== "ArrowLeft" && name !== "ArrowRight") return false;
+  const beside = name === "ArrowLeft" ? origin.previousElementSibling : origin.nextElementSibling;
+  if (beside instanceof HTMLElement) beside.focus();
+  return true;
 }

@@ -3,7 +3,10 @@
 import { button, make, named } from "./ranker_dom.js";
 import { orderText } from "./ranker_judgement.js";
 
+/** @import { Actions, HistoryPage, Line, Saved } from "./ranker_types" */
+
 export class Overlay {
+  /** @param {string} label */
   constructor(label) {
     this.title = make("h2", "", [], label);
     this.title.tabIndex = -1;
@@ -26,6 +29,10 @@ export class Overlay {
 }
 
 export class History extends Overlay {
+  /** @type {HistoryPage | null} */
+  page;
+
+  /** @param {Actions} actions */
   constructor(actions) {
     super("Your answers");
     this.actions = actions; // ask(offset), reopen(line), takeFile(file)
@@ -39,7 +46,8 @@ export class History extends Overlay {
     this.file.accept = "application/json,.json";
     this.file.hidden = true;
     this.file.addEventListener("change", () => {
-      if (this.file.files.length) this.actions.takeFile(this.file.files[0]);
+      const [file] = this.file.files ?? [];
+      if (file) this.actions.takeFile(file);
       this.file.value = "";
     });
     const take = button("Take in answers from a file", "quiet", () => this.file.click());
@@ -57,18 +65,24 @@ export class History extends Overlay {
     this.actions.ask(0);
   }
 
+  /**
+   * @param {HistoryPage} page
+   * @param {number} nUnsent
+   */
   show(page, nUnsent) {
     this.page = page;
     const { n, offset, size, lines } = page;
     const waiting = nUnsent ? ` ${nUnsent} more on the way to the server.` : "";
     const range = n > size ? ` ${offset + 1} to ${offset + lines.length}, the newest first.` : "";
-    this.count.textContent = (n ? `${n} answered or skipped.${range}` : "You have not answered anything here yet.") + waiting;
+    this.count.textContent =
+      (n ? `${n} answered or skipped.${range}` : "You have not answered anything here yet.") + waiting;
     this.list.replaceChildren(...lines.map((line) => make("li", "", [this.line(line)])));
     this.newer.disabled = offset === 0;
     this.older.disabled = offset + size >= n;
     this.list.querySelector("button")?.focus();
   }
 
+  /** @param {Line} line */
   line(line) {
     const when = make("span", "when", [], timeText(line.at));
     const marks = [];
@@ -81,25 +95,34 @@ export class History extends Overlay {
     return made;
   }
 
-  // To the answer above or below.
+  /**
+   * To the answer above or below.
+   * @param {number} by
+   */
   step(by) {
     const all = [...this.list.querySelectorAll("button")];
-    const at = all.indexOf(this.element.getRootNode().activeElement);
+    const root = /** @type {Document | ShadowRoot} */ (this.element.getRootNode());
+    const at = all.indexOf(/** @type {HTMLButtonElement} */ (root.activeElement));
     all[Math.min(Math.max(at + by, 0), all.length - 1)]?.focus();
   }
 
+  /** @param {number} by */
   turn(by) {
     const chosen = by > 0 ? this.older : this.newer;
     if (this.page && !chosen.disabled) this.actions.ask(this.page.offset + by * this.page.size);
   }
 }
 
-// What was answered, in a few words.
+/**
+ * What was answered, in a few words.
+ * @param {Saved} given
+ */
 export function givenText({ status, ranks, rest, skip_reason: reason }) {
   if (status === "skipped") return `Skipped: ${reason}`;
   return status === "unacceptable" ? "No response is acceptable" : orderText(ranks, rest);
 }
 
+/** @param {number} at */
 export function timeText(at) {
   const then = new Date(at);
   const clock = then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });

@@ -2,6 +2,8 @@
 
 import { diffArrays } from "./diff.esm.js";
 
+/** @import { Change } from "./diff.esm.js" */
+
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}`;
 const EMOJI = String.raw`\p{Extended_Pictographic}(?:\p{EMod}|\ufe0f)?(?:\u200d\p{Extended_Pictographic}(?:\p{EMod}|\ufe0f)?)*|\p{RI}\p{RI}`;
 const LETTER = String.raw`(?:(?![${UNSPACED}])[\p{L}\p{N}_])\p{M}*`;
@@ -11,15 +13,19 @@ const CHARACTERS = new RegExp(`[${UNSPACED}]`, "gu");
 const TOKENS = new RegExp(`${WORD}|\\s+|${EMOJI}|[^][\\p{M}\\u200d\\ufe0f]*`, "gu");
 const FENCE = /^ {0,3}(?:```|~~~)/;
 const FORMULA = /(?<!\$)\$\$(?!\$)|\\[[\]]/g;
-const IN_FENCE = /^ {0,3}(```+|~~~+)([^\n]*)\n([^]*?)(?:^ {0,3}\1|$(?![^]))/gm;
+const IN_FENCE = /^ {0,3}(```+|~~~+)([^\n]*)\n([\s\S]*?)(?:^ {0,3}\1|$(?![\s\S]))/gm;
 
 const MOST_EDITS = 1500; // words and spaces; beyond these, two texts are simply shown as different
 
 // ---- length
 
-// Words, and the characters of scripts without spaces, each counted as one.
+/**
+ * Words, and the characters of scripts without spaces, each counted as one.
+ * @param {string} text
+ */
 export const countWords = (text) => (text.match(WORDS)?.length ?? 0) + (text.match(CHARACTERS)?.length ?? 0);
 
+/** @param {string} text */
 export function lengthBadge(text) {
   const all = [...text].length;
   const unspaced = text.match(CHARACTERS)?.length ?? 0;
@@ -29,7 +35,10 @@ export function lengthBadge(text) {
   return `${count(words)} ${words === 1 ? "word" : "words"} \u00b7 ${characters}`;
 }
 
-// "code: python, 12 lines", or "" where there is no code.
+/**
+ * "code: python, 12 lines", or "" where there is no code.
+ * @param {string} text
+ */
 export function codeBadge(text) {
   const names = new Set();
   let lines = 0;
@@ -44,11 +53,15 @@ export function codeBadge(text) {
   return `code: ${[...names, `${count(lines)} ${lines === 1 ? "line" : "lines"}`].join(", ")}`;
 }
 
+/** @param {number} n */
 const count = (n) => n.toLocaleString("en");
 
 // ---- the common start
 
-// How much of the start is the same in all texts: cut between words or lines, where Markdown can go on from.
+/**
+ * How much of the start is the same in all texts: cut between words or lines, where Markdown can go on from.
+ * @param {string[]} texts
+ */
 export function commonPrefix(texts) {
   const first = texts[0] ?? "";
   let n = texts.length > 1 ? Math.min(...texts.map((text) => text.length)) : 0;
@@ -64,7 +77,11 @@ export function commonPrefix(texts) {
   return !isOpen && inLine > lineStart && mayCutLine(first.slice(lineStart, inLine)) ? inLine : fresh;
 }
 
-// The last place up to n where a word, or a character of its own, ends in every text.
+/**
+ * The last place up to n where a word, or a character of its own, ends in every text.
+ * @param {string[]} texts
+ * @param {number} n
+ */
 function wordBorder(texts, n) {
   const first = texts[0];
   const start = Math.max(first.lastIndexOf("\n", n - 1) + 1, n - 2000);
@@ -77,10 +94,19 @@ function wordBorder(texts, n) {
   return border;
 }
 
+/**
+ * @param {string} text
+ * @param {number} at
+ * @param {number} length
+ */
 const tokenAt = (text, at, length) => text.slice(at, at + length + 60).match(TOKENS)?.[0];
 
-// The last line start up to `at` from which each text can be read on its own (not indented, no table row, not inside
-// code or a formula), and whether a block of code or a formula is open at `at`.
+/**
+ * The last line start up to `at` from which each text can be read on its own (not indented, no table row, not inside
+ * code or a formula), and whether a block of code or a formula is open at `at`.
+ * @param {string[]} texts
+ * @param {number} at
+ */
 function lineBorder(texts, at) {
   const first = texts[0];
   let [fresh, start, isCode, isMaths] = [0, 0, false, false];
@@ -88,31 +114,50 @@ function lineBorder(texts, at) {
     if (!isCode && !isMaths && texts.every((text) => !/^[ \t|]/.test(text.slice(start, start + 1)))) fresh = start;
     start += line.length;
     if (FENCE.test(line)) isCode = !isCode;
-    else if (!isCode) for (const sign of line.match(FORMULA) ?? []) isMaths = sign === "\\[" || (sign === "$$" && !isMaths);
+    else if (!isCode)
+      for (const sign of line.match(FORMULA) ?? []) isMaths = sign === "\\[" || (sign === "$$" && !isMaths);
   }
   const isFresh = first[start - 1] === "\n" && texts.every((text) => !/^[ \t|]/.test(text.slice(start, start + 1)));
   if (isFresh && !isCode && !isMaths) fresh = start;
   return { fresh, isOpen: isCode || isMaths };
 }
 
-// A line may be cut after these words if no mark of Markdown stands in them.
+/**
+ * A line may be cut after these words if no mark of Markdown stands in them.
+ * @param {string} head
+ */
 const mayCutLine = (head) => !/^\s*(?:[#>]|[-+]\s|\d+[.)]\s)|[|`*_$~[\]\\]/.test(head);
 
 // ---- differences
 
-// What turns one text into another: [{ kind: "same" | "added" | "removed", text }], joined they are the two texts.
+/**
+ * What turns one text into another: [{ kind: "same" | "added" | "removed", text }], joined they are the two texts.
+ * @param {string} before
+ * @param {string} after
+ */
 export function diffWords(before, after) {
   const [a, b] = [before, after].map((text) => text.match(TOKENS) ?? []);
-  const whole = [{ removed: true, value: a }, { added: true, value: b }];
+  const whole = [
+    { removed: true, value: a },
+    { added: true, value: b },
+  ];
   return smoothed(diffArrays(a, b, { maxEditLength: MOST_EDITS }) ?? whole);
 }
 
-// Runs of the same kind; what is kept between two changes and is only space is shown as changed too.
+/**
+ * Runs of the same kind; what is kept between two changes and is only space is shown as changed too.
+ * @param {Change[]} parts
+ */
 function smoothed(parts) {
+  /** @type {{ kind: string, text: string }[]} */
   const found = [];
   let [removed, added] = ["", ""];
   const close = () => {
-    for (const [kind, text] of [["removed", removed], ["added", added]]) if (text) found.push({ kind, text });
+    for (const [kind, text] of [
+      ["removed", removed],
+      ["added", added],
+    ])
+      if (text) found.push({ kind, text });
     [removed, added] = ["", ""];
   };
   parts.forEach(({ value, removed: isRemoved, added: isAdded }, n) => {

@@ -1,10 +1,26 @@
 // The foot of the page: the order so far, what may be said of the whole, what can be done.
 
 import { STRENGTHS } from "./ranker_answer.js";
-import { actionButton, button, check, keyHint, make, named, radios } from "./ranker_dom.js";
+import { actionButton, button, check, keyHint, make, named, radios, there } from "./ranker_dom.js";
 import { groups, letter, open } from "./ranker_judgement.js";
 
+/** @import { Answer } from "./ranker_answer.js" */
+/** @import { Choice } from "./ranker_dom.js" */
+/** @import { Actions, Asks, Mode, Ranks } from "./ranker_types" */
+
 export class Dock {
+  /** @type {HTMLElement} */
+  strength;
+  /** @type {HTMLElement} */
+  scale;
+  /** @type {HTMLTextAreaElement} */
+  rationale;
+  /** @type {HTMLButtonElement} */
+  noneNow;
+  /** @type {Asks} */
+  asks;
+
+  /** @param {Actions} actions */
   constructor(actions) {
     this.actions = actions;
     this.order = named(make("div", "order"), "group", "Order so far");
@@ -14,7 +30,7 @@ export class Dock {
     this.none = actionButton("None acceptable", "plain", () => actions.openNone(), "none");
     this.skip = actionButton("Skip", "plain", () => actions.openSkip(), "skip");
     this.submit = actionButton("Submit", "primary", () => actions.submit(), "submit");
-    this.submitLabel = this.submit.firstChild;
+    this.submitLabel = there(this.submit.firstChild);
     const buttons = make("div", "buttons", [this.undo, this.rest, this.none, this.skip, this.submit]);
     this.row = make("div", "row", [make("div", "state", [this.order, this.hint]), buttons]);
     this.whole = this.buildWhole();
@@ -25,7 +41,7 @@ export class Dock {
 
   // What may be said of the whole: how much better the best is, and why.
   buildWhole() {
-    const choices = STRENGTHS.map((words, n) => [`${n + 1} ${words}`, n + 1]);
+    const choices = STRENGTHS.map((words, n) => /** @type {Choice<number>} */ ([`${n + 1} ${words}`, n + 1]));
     const label = "How much better is the best than the next?";
     this.strength = radios(label, "small", choices, (value, event) => this.actions.compare(value, event));
     const words = make("span", "of", [], "The best is better");
@@ -49,7 +65,10 @@ export class Dock {
     return form;
   }
 
-  // What the project lets its annotators say.
+  /**
+   * What the project lets its annotators say.
+   * @param {Asks} asks
+   */
   allow(asks) {
     this.asks = asks;
     this.rest.hidden = !asks.partial;
@@ -57,11 +76,17 @@ export class Dock {
     this.showWhole(false);
   }
 
+  /** @param {boolean} isComplete */
   showWhole(isComplete) {
     this.scale.hidden = !this.asks.strength || !isComplete;
     this.whole.hidden = this.scale.hidden && !this.asks.rationale;
   }
 
+  /**
+   * @param {Answer} answer
+   * @param {Mode} mode
+   * @param {boolean} isEdit
+   */
   paint(answer, mode, isEdit) {
     const { ranks, rest, missing } = answer;
     this.order.replaceChildren(...this.chips(ranks, rest));
@@ -76,6 +101,10 @@ export class Dock {
     this.showHint(missing.length ? `Still to rank: ${missing.join(", ")}` : "Every response has its place.");
   }
 
+  /**
+   * @param {Ranks} ranks
+   * @param {boolean} rest
+   */
   chips(ranks, rest) {
     const made = [];
     groups(ranks).forEach((places, n) => {
@@ -87,22 +116,40 @@ export class Dock {
     });
     const left = open(ranks);
     if (rest) made.push(make("span", "sign", [], "> the rest"));
-    if (left.length) made.push(make("span", "left", left.map((place) => chip(place, rest ? "chip worse" : "chip open"))));
+    if (left.length)
+      made.push(
+        make(
+          "span",
+          "left",
+          left.map((place) => chip(place, rest ? "chip worse" : "chip open")),
+        ),
+      );
     return made;
   }
 
-  // Write at the end of a field, as a person would.
+  /**
+   * Write at the end of a field, as a person would.
+   * @param {HTMLInputElement | HTMLTextAreaElement} field
+   * @param {string} text
+   */
   type(field, text) {
     field.setRangeText(text, field.value.length, field.value.length, "end");
     field.dispatchEvent(new Event("input"));
   }
 
+  /**
+   * @param {string} text
+   * @param {boolean} [isUrgent]
+   */
   showHint(text, isUrgent = false) {
     this.hint.textContent = text;
     this.hint.classList.toggle("urgent", isUrgent);
   }
 
-  // Which of the forms is open: "skip", "none", or another mode, for which neither is.
+  /**
+   * Which of the forms is open: "skip", "none", or another mode, for which neither is.
+   * @param {Mode} mode
+   */
   show(mode) {
     this.skipForm.element.hidden = mode !== "skip";
     this.noneForm.hidden = mode !== "none";
@@ -111,13 +158,18 @@ export class Dock {
   }
 }
 
+/**
+ * @param {number} place
+ * @param {string} kind
+ */
 function chip(place, kind) {
   const made = make("span", kind, [], letter(place));
   made.dataset.place = String(place);
   return made;
 }
 
-class SkipForm {
+export class SkipForm {
+  /** @param {Actions} actions */
   constructor(actions) {
     this.element = named(make("form", "skip"), "", "Skip this task");
     this.element.hidden = true;
@@ -139,6 +191,7 @@ class SkipForm {
     this.element.append(make("p", "question", [], "Why do you skip this task?"), this.reasons, this.own, row);
   }
 
+  /** @param {string[]} reasons */
   start(reasons) {
     this.reasons.replaceChildren(
       ...reasons.map((reason, n) => {
@@ -154,26 +207,39 @@ class SkipForm {
     this.problem.textContent = "";
   }
 
-  // Go on where another form was left.
+  /**
+   * Go on where another form was left.
+   * @param {SkipForm} before
+   * @param {string[]} reasons
+   */
   resume(before, reasons) {
     this.start(reasons);
     this.own.value = before.own.value;
-    const chosen = [...before.reasons.querySelectorAll("input")].findIndex((radio) => radio.checked);
-    if (chosen >= 0) this.reasons.querySelectorAll("input")[chosen].checked = true;
+    const chosen = before.radios().findIndex((radio) => radio.checked);
+    if (chosen >= 0) this.radios()[chosen].checked = true;
   }
 
   focus() {
-    (this.reasons.querySelector("input:checked") ?? this.reasons.querySelector("input") ?? this.own).focus({ preventScroll: true });
+    (this.radios().find((radio) => radio.checked) ?? this.radios()[0] ?? this.own).focus({ preventScroll: true });
   }
 
-  // Choose the nth reason; -1 for the person's own words.
+  /**
+   * Choose the nth reason; -1 for the person's own words.
+   * @param {number} n
+   */
   choose(n) {
-    const all = [...this.reasons.querySelectorAll("input")];
-    all.forEach((radio, other) => (radio.checked = other === n));
+    const all = this.radios();
+    all.forEach((radio, other) => {
+      radio.checked = other === n;
+    });
     if (n >= 0) all[n]?.focus({ preventScroll: true });
   }
 
   chosen() {
-    return this.reasons.querySelector("input:checked")?.value ?? this.own.value.trim();
+    return this.radios().find((radio) => radio.checked)?.value ?? this.own.value.trim();
+  }
+
+  radios() {
+    return [...this.reasons.querySelectorAll("input")];
   }
 }

@@ -1,14 +1,23 @@
 // The guidelines: open on a person's first visit of a project, after that where there is room or where the person wants
 // them, and when they have changed.
 
+import { there } from "./ranker_dom.js";
+
+/** @import { Ranker } from "./ranker_control.js" */
+
 export class Guide {
+  /** @type {string | null} */
+  firstVisit;
+
+  /** @param {Ranker} host */
   constructor(host) {
     this.host = host; // the controller: project, data, storage, view
     this.firstVisit = null; // the project that is visited for the first time, while its guidelines are open for that
   }
 
   show() {
-    const { project, data, storage, view } = this.host;
+    const { storage, view } = this.host;
+    const [project, data] = [there(this.host.project), there(this.host.data)];
     const { text, version } = data.guidelines;
     const seen = storage.recall("guidelines") ?? {};
     if (seen[project.id] !== version) {

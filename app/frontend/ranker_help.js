@@ -1,9 +1,12 @@
 // The list of all keys, in which a person changes them.
 
 import { Overlay } from "./ranker_dialogs.js";
-import { button, make, named } from "./ranker_dom.js";
+import { button, elements, make, named, there } from "./ranker_dom.js";
 import { keysText } from "./ranker_keys.js";
 import { isChangeable, usualLines } from "./ranker_own_keys.js";
+
+/** @import { OwnKeys } from "./ranker_own_keys.js" */
+/** @import { Has, KeyLine } from "./ranker_types" */
 
 const SECTIONS = [
   ["page", "While a task is on the page"],
@@ -18,6 +21,15 @@ const NOTE = "The same rank for two responses is a tie. Nothing is sent before y
 const HOW = "Choose a line, then press its new key. This browser keeps your keys.";
 
 export class Help extends Overlay {
+  /** @type {OwnKeys} */
+  keys;
+  /** @type {Has} */
+  has;
+  /** @type {boolean} */
+  isChanging;
+  /** @type {KeyLine | null} */
+  asked;
+
   constructor() {
     super("Keys");
     this.lists = make("div", "keys");
@@ -30,7 +42,11 @@ export class Help extends Overlay {
     this.element.append(this.lists, make("div", "foot", [this.words, buttons]));
   }
 
-  // `keys`: the person's; on a page with this and that.
+  /**
+   * `keys`: the person's; on a page with this and that.
+   * @param {OwnKeys} keys
+   * @param {Has} has
+   */
   show(keys, has) {
     this.keys = keys;
     this.has = has;
@@ -40,28 +56,37 @@ export class Help extends Overlay {
     this.open();
   }
 
+  /** @param {string} words */
   paint(words) {
     this.words.textContent = words;
     this.words.classList.remove("urgent");
     this.change.textContent = this.isChanging ? "Done" : "Change keys";
     this.usual.hidden = !this.isChanging || !this.keys.isChanged;
-    const sections = SECTIONS.map(([context, title]) => [title, this.heldIn(context)]);
-    const held = sections.filter(([, lines]) => lines.length);
+    const sections = SECTIONS.map(([context, title]) => ({ title, lines: this.heldIn(context) }));
+    const held = sections.filter(({ lines }) => lines.length);
     this.lists.replaceChildren(
-      ...held.map(([title, lines]) => {
-        const list = make("dl", "", lines.flatMap((line) => this.line(line)));
+      ...held.map(({ title, lines }) => {
+        const list = make(
+          "dl",
+          "",
+          lines.flatMap((line) => this.line(line)),
+        );
         return make("section", "", [make("h3", "", [], title), list]);
       }),
     );
   }
 
+  /** @param {string} context */
   heldIn(context) {
     if (context === "flags" && !this.has.flags.length) return [];
     return this.keys.lines.filter((line) => line.context === context && (line.when?.(this.has) ?? true));
   }
 
+  /** @param {KeyLine} line */
   line(line) {
-    const hints = keysText(line).split(" ").map((key) => make(key === "…" ? "span" : "kbd", "", [], key));
+    const hints = keysText(line)
+      .split(" ")
+      .map((key) => make(key === "…" ? "span" : "kbd", "", [], key));
     const label = make("dd", "", [], line.label);
     if (!this.isChanging || !isChangeable(line)) return [make("dt", "", hints), label];
     const usual = keysText(usualLines(line.action)[0]);
@@ -93,16 +118,21 @@ export class Help extends Overlay {
     return this.isOpen && this.asked !== null;
   }
 
+  /** @param {KeyLine} line */
   ask(line) {
     this.asked = line;
     this.paint(`Press the key to ${line.label}. Esc leaves it as it is.`);
     this.focusLine(line);
   }
 
-  // The next key is meant for the line that was asked for. Returns whether it is taken.
+  /**
+   * The next key is meant for the line that was asked for. Returns whether it is taken.
+   * @param {string} key
+   * @param {boolean} isRepeat
+   */
   take(key, isRepeat) {
     if (isRepeat || MODIFIERS.includes(key)) return true;
-    const line = this.asked;
+    const line = there(this.asked);
     const why = ["Escape", "Tab"].includes(key) ? "" : this.keys.give(line.action, key);
     if (why) {
       this.words.textContent = `${why} Press another key, or Esc to leave it as it is.`;
@@ -117,7 +147,8 @@ export class Help extends Overlay {
     return key !== "Tab";
   }
 
+  /** @param {KeyLine} given */
   focusLine({ action }) {
-    this.lists.querySelector(`button[data-action=${action}]`)?.focus();
+    elements(this.lists, `button[data-action=${action}]`)[0]?.focus();
   }
 }

@@ -6,6 +6,10 @@
 
 import { appendText, hasHidden } from "./ranker_letters.js";
 
+/** @import MarkdownIt from "./markdown-it.esm.js" */
+/** @import { BlockState, InlineState, Token } from "./markdown-it.esm.js" */
+
+/** @type {Record<string, string>} */
 const CLOSING = { "\\(": "\\)", "\\[": "\\]", $$: "$$" };
 const TEX = /[\\^_{]/;
 const WORD = /\p{L}{3}|\s\p{L}{2,}(?=[\s,.]|$)|^\p{L}{2,}\s/u;
@@ -15,14 +19,22 @@ const SENTENCE = /\p{L}{4,}[\s,]+\p{L}{2,}/u;
 const SETTINGS = { output: "mathml", trust: false, throwOnError: true, strict: "ignore", maxExpand: 200, maxSize: 10 };
 const LONGEST = 5000;
 
+/** @param {string} text */
 export const looksLikeMaths = (text) => TEX.test(text) || (!WORD.test(text) && !AMOUNT.test(text));
 
-// Teach a markdown-it parser our formulas: tokens `maths`, with `markup` what opens it and `info` "block" or "".
+/**
+ * Teach a markdown-it parser our formulas: tokens `maths`, with `markup` what opens it and `info` "block" or "".
+ * @param {MarkdownIt} parser
+ */
 export function addMaths(parser) {
   parser.inline.ruler.before("escape", "maths", inlineMaths);
   parser.block.ruler.before("fence", "maths", blockMaths, { alt: ["paragraph", "blockquote", "list"] });
 }
 
+/**
+ * @param {InlineState} state
+ * @param {boolean} silent
+ */
 function inlineMaths(state, silent) {
   const found = formulaAt(state);
   if (!found) return false;
@@ -35,6 +47,7 @@ function inlineMaths(state, silent) {
   return true;
 }
 
+/** @param {InlineState} state */
 function formulaAt(state) {
   const { src, pos } = state;
   const two = src.slice(pos, pos + 2);
@@ -50,6 +63,10 @@ function formulaAt(state) {
   return isMaths ? { open: two, content, end: end + 2 } : null;
 }
 
+/**
+ * @param {string} src
+ * @param {number} pos
+ */
 function dollarAt(src, pos) {
   if (/[\p{L}\p{N}$]/u.test(src[pos - 1] ?? " ") || /[\s$]/.test(src[pos + 1] ?? " ")) return null;
   const end = src.indexOf("$", pos + 1);
@@ -60,7 +77,12 @@ function dollarAt(src, pos) {
   return looksLikeMaths(content) ? { open: "$", content, end: end + 1 } : null;
 }
 
-// indexOf that looks through the rest of a text in vain only once.
+/**
+ * indexOf that looks through the rest of a text in vain only once.
+ * @param {InlineState} state
+ * @param {string} closing
+ * @param {number} from
+ */
 function nextOf(state, closing, from) {
   state.without ??= {};
   if (from >= (state.without[closing] ?? Infinity)) return -1;
@@ -69,7 +91,13 @@ function nextOf(state, closing, from) {
   return at;
 }
 
-// A formula that fills whole lines: nothing in it is a list or a heading.
+/**
+ * A formula that fills whole lines: nothing in it is a list or a heading.
+ * @param {BlockState} state
+ * @param {number} startLine
+ * @param {number} endLine
+ * @param {boolean} silent
+ */
 function blockMaths(state, startLine, endLine, silent) {
   const start = state.bMarks[startLine] + state.tShift[startLine];
   const open = state.src.slice(start, start + 2);
@@ -87,6 +115,12 @@ function blockMaths(state, startLine, endLine, silent) {
   return true;
 }
 
+/**
+ * @param {BlockState} state
+ * @param {number} startLine
+ * @param {number} endLine
+ * @param {string} open
+ */
 function closingLine(state, startLine, endLine, open) {
   const lines = [];
   for (let line = startLine; line < endLine && (line === startLine || !state.isEmpty(line)); line += 1) {
@@ -105,10 +139,15 @@ function closingLine(state, startLine, endLine, open) {
 
 // ---- drawing
 
+/** @type {typeof import("./katex.esm.js").default | null} */
 let katex = null;
+/** @type {Promise<unknown> | null} */
 let loading = null;
 
-// An element that shows a formula: its source until KaTeX is here, and for good where it can't be drawn.
+/**
+ * An element that shows a formula: its source until KaTeX is here, and for good where it can't be drawn.
+ * @param {Token} token
+ */
 export function formula(token) {
   const element = document.createElement(token.info ? "div" : "span");
   const isDisplay = token.markup === "$$" || token.markup === "\\[";
@@ -117,25 +156,40 @@ export function formula(token) {
   showSource(element, token);
   if (hasHidden(token.content)) return element; // what can't be seen is shown, not set
   if (katex) draw(element, token, isDisplay);
-  else load().then(() => draw(element, token, isDisplay), () => {});
+  else
+    load().then(
+      () => draw(element, token, isDisplay),
+      () => {},
+    );
   return element;
 }
 
 export function load() {
-  loading ??= import("./katex.esm.js").then((module) => (katex = module.default));
+  loading ??= import("./katex.esm.js").then((module) => {
+    katex = module.default;
+  });
   return loading;
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {Token} token
+ * @param {boolean} isDisplay
+ */
 function draw(element, token, isDisplay) {
   try {
-    katex.render(token.content.trim(), element, { ...SETTINGS, displayMode: isDisplay });
+    katex?.render(token.content.trim(), element, { ...SETTINGS, displayMode: isDisplay });
   } catch (error) {
     showSource(element, token);
     element.classList.add("wrong");
-    element.title = `Not shown as a formula: ${error.message}`;
+    element.title = `Not shown as a formula: ${error instanceof Error ? error.message : error}`;
   }
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {Token} token
+ */
 function showSource(element, token) {
   element.replaceChildren();
   appendText(element, token.markup + token.content + (CLOSING[token.markup] ?? "$"));

@@ -4,6 +4,8 @@
 // Each answer has an entry of its own, so that two tabs never overwrite each other's. An answer of somebody else stays
 // until that person is back (it is their work, and holds no text); their half-done rankings are cleared away.
 
+/** @import { Item, Saved } from "./ranker_types" */
+
 const OUTBOX = "rankloop.outbox.";
 const DRAFT = "rankloop.draft.";
 const PAGE = "rankloop.page.";
@@ -11,6 +13,10 @@ const BACKUP = "rankloop unsent answers";
 const KEPT_MS = 14 * 24 * 3600 * 1000;
 
 export class Storage {
+  /** @type {Map<string, Item>} */
+  items;
+
+  /** @param {string} person */
   constructor(person) {
     this.person = person;
     this.items = new Map(); // in the order in which they were sent; also what is left when storage is switched off
@@ -20,16 +26,20 @@ export class Storage {
 
   read() {
     const start = `${OUTBOX}${this.person}.`;
-    const found = names(start).map(load).filter((item) => item?.submission_key);
+    const found = names(start)
+      .map(load)
+      .filter((item) => item?.submission_key);
     found.sort((a, b) => (a.sent_at ?? 0) - (b.sent_at ?? 0)); // an edit comes after what it changes
     for (const item of found) this.items.set(item.submission_key, item);
   }
 
+  /** @param {Item} item */
   add(item) {
     this.items.set(item.submission_key, item);
     save(`${OUTBOX}${this.person}.${item.submission_key}`, item);
   }
 
+  /** @param {string} key */
   remove(key) {
     const item = this.items.get(key);
     this.items.delete(key);
@@ -37,33 +47,55 @@ export class Storage {
     return item;
   }
 
+  /**
+   * @param {string} taskId
+   * @returns {Saved | null}
+   */
   draft(taskId) {
     return load(`${DRAFT}${this.person}.${taskId}`);
   }
 
+  /**
+   * @param {string} taskId
+   * @param {Saved} draft
+   */
   saveDraft(taskId, draft) {
     save(`${DRAFT}${this.person}.${taskId}`, draft);
   }
 
+  /** @param {string} taskId */
   dropDraft(taskId) {
     drop(`${DRAFT}${this.person}.${taskId}`);
   }
 
-  // How the person likes the page: small things, by name.
+  /**
+   * How the person likes the page: small things, by name.
+   * @param {string} name
+   */
   recall(name) {
     return load(`${PAGE}${this.person}`)?.[name];
   }
 
+  /**
+   * @param {string} name
+   * @param {unknown} value
+   */
   remember(name, value) {
     save(`${PAGE}${this.person}`, { ...load(`${PAGE}${this.person}`), [name]: value });
   }
 
-  // Whether a storage event says that another tab has remembered something.
+  /**
+   * Whether a storage event says that another tab has remembered something.
+   * @param {StorageEvent} event
+   */
   isRemembered(event) {
     return event.key === `${PAGE}${this.person}`;
   }
 
-  // The task that another tab of the same person has just answered, from a storage event; null for anything else.
+  /**
+   * The task that another tab of the same person has just answered, from a storage event; null for anything else.
+   * @param {StorageEvent} event
+   */
   taskAnsweredElsewhere(event) {
     if (!event.newValue || !event.key?.startsWith(`${OUTBOX}${this.person}.`)) return null;
     return load(event.key)?.task_id ?? null;
@@ -74,7 +106,11 @@ export class Storage {
     return JSON.stringify({ kind: BACKUP, person: this.person, items: [...this.items.values()] }, null, 1);
   }
 
-  // Take in such a text; returns the answers in it. Throws an Error with a reason for the person.
+  /**
+   * Take in such a text; returns the answers in it. Throws an Error with a reason for the person.
+   * @param {string} text
+   * @returns {Item[]}
+   */
   restore(text) {
     let saved;
     try {
@@ -86,8 +122,9 @@ export class Storage {
       throw new Error("this file holds no unsent answers: choose one that was saved on this page");
     }
     if (saved.person !== this.person) throw new Error("the answers in this file are somebody else's");
-    const items = saved.items.filter((item) => typeof item?.submission_key === "string");
-    items.forEach((item) => this.add(item));
+    /** @type {Item[]} */
+    const items = saved.items.filter((/** @type {Item | null} */ item) => typeof item?.submission_key === "string");
+    for (const item of items) this.add(item);
     return items;
   }
 
@@ -104,6 +141,10 @@ export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/**
+ * @param {string} name
+ * @param {string} text
+ */
 export function download(name, text) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
@@ -112,6 +153,7 @@ export function download(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+/** @param {string} start */
 function names(start) {
   try {
     return Object.keys(localStorage).filter((key) => key.startsWith(start));
@@ -120,14 +162,19 @@ function names(start) {
   }
 }
 
+/** @param {string} key */
 function load(key) {
   try {
-    return JSON.parse(localStorage.getItem(key));
+    return JSON.parse(localStorage.getItem(key) ?? "null");
   } catch {
     return null;
   }
 }
 
+/**
+ * @param {string} key
+ * @param {unknown} value
+ */
 function save(key, value) {
   try {
     localStorage.setItem(key, JSON.stringify(value));
@@ -136,6 +183,7 @@ function save(key, value) {
   }
 }
 
+/** @param {string} key */
 function drop(key) {
   try {
     localStorage.removeItem(key);

@@ -8,10 +8,21 @@ import MarkdownIt from "./markdown-it.esm.js";
 import { appendText, directionOf } from "./ranker_letters.js";
 import { addMaths, formula } from "./ranker_maths.js";
 
+/** @import { BlockState, InlineState, Token } from "./markdown-it.esm.js" */
+
 const DEEPEST = 40; // blocks within blocks; what is deeper is shown as it was written
+/** @type {Record<string, keyof HTMLElementTagNameMap>} */
 const ELEMENTS = {
-  paragraph: "p", blockquote: "blockquote", bullet_list: "ul", list_item: "li", em: "em", strong: "strong", s: "s",
-  thead: "thead", tbody: "tbody", tr: "tr",
+  paragraph: "p",
+  blockquote: "blockquote",
+  bullet_list: "ul",
+  list_item: "li",
+  em: "em",
+  strong: "strong",
+  s: "s",
+  thead: "thead",
+  tbody: "tbody",
+  tr: "tr",
 };
 const PARSER = makeParser();
 
@@ -29,7 +40,11 @@ function makeParser() {
   return parser;
 }
 
-// A line break is a line break, and the spaces that indent the next line stay.
+/**
+ * A line break is a line break, and the spaces that indent the next line stay.
+ * @param {InlineState} state
+ * @param {boolean} silent
+ */
 function newline(state, silent) {
   if (state.src[state.pos] !== "\n") return false;
   if (!silent) {
@@ -40,6 +55,11 @@ function newline(state, silent) {
   return true;
 }
 
+/**
+ * @param {BlockState} state
+ * @param {number} startLine
+ * @param {number} endLine
+ */
 function asWritten(state, startLine, endLine) {
   const token = state.push("as_written", "", 0);
   token.content = state.getLines(startLine, endLine, state.blkIndent, false);
@@ -47,7 +67,11 @@ function asWritten(state, startLine, endLine) {
   state.line = endLine;
 }
 
-// What a text looks like, as nodes. `raw`: every character as it is, no Markdown.
+/**
+ * What a text looks like, as nodes. `raw`: every character as it is, no Markdown.
+ * @param {string} text
+ * @param {{ raw?: boolean }} [options]
+ */
 export function renderText(text, { raw = false } = {}) {
   const content = text.replaceAll("\r\n", "\n");
   if (!content.trim()) return noted(content);
@@ -58,7 +82,12 @@ export function renderText(text, { raw = false } = {}) {
   return hasContent ? fragment : written(content);
 }
 
-// Show a text in an element, in the direction that its letters run.
+/**
+ * Show a text in an element, in the direction that its letters run.
+ * @param {HTMLElement} element
+ * @param {string} text
+ * @param {{ raw?: boolean }} [options]
+ */
 export function showText(element, text, { raw = false } = {}) {
   element.dir = directionOf(text);
   element.classList.toggle("raw", raw);
@@ -66,6 +95,7 @@ export function showText(element, text, { raw = false } = {}) {
   element.replaceChildren(renderText(text, { raw }));
 }
 
+/** @param {string} content */
 function noted(content) {
   const n = [...content].length;
   const fragment = document.createDocumentFragment();
@@ -73,6 +103,7 @@ function noted(content) {
   return fragment;
 }
 
+/** @param {string} content */
 function written(content) {
   const fragment = document.createDocumentFragment();
   const block = make(fragment, "div", "written");
@@ -82,23 +113,32 @@ function written(content) {
 
 // ---- from tokens to elements
 
+/**
+ * @param {Node & ParentNode} root
+ * @param {Token[]} tokens
+ */
 function build(root, tokens) {
+  /** @type {(Node & ParentNode)[]} */
   const open = [root];
   for (const token of tokens) {
-    const parent = open.at(-1);
+    const parent = open[open.length - 1];
     if (token.nesting > 0) open.push(begin(parent, token));
     else if (token.nesting < 0) open.pop();
     else add(parent, token);
   }
 }
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {Token} token
+ */
 function begin(parent, token) {
   const kind = token.type.replace(/_open$/, "");
   if (kind === "paragraph" && token.hidden) return parent; // in a tight list
   if (kind === "heading") return heading(parent, Number(token.tag[1]));
   if (kind === "ordered_list") {
     const list = make(parent, "ol");
-    list.start = token.attrGet("start") ?? 1;
+    list.start = Number(token.attrGet("start") ?? 1);
     return list;
   }
   if (kind === "table") {
@@ -113,12 +153,16 @@ function begin(parent, token) {
     cell.style.textAlign = /text-align:(\w+)/.exec(token.attrGet("style") ?? "")?.[1] ?? "";
     return cell;
   }
-  if (kind === "link") return link(parent, token.attrGet("href"));
+  if (kind === "link") return link(parent, token.attrGet("href") ?? "");
   return make(parent, ELEMENTS[kind] ?? "div");
 }
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {Token} token
+ */
 function add(parent, token) {
-  if (token.type === "inline") build(parent, token.children);
+  if (token.type === "inline") build(parent, token.children ?? []);
   else if (token.type === "text" || token.type === "text_special") appendText(parent, token.content);
   else if (token.type === "softbreak" || token.type === "hardbreak") make(parent, "br");
   else if (token.type === "code_inline") inlineCode(parent, token.content);
@@ -129,6 +173,10 @@ function add(parent, token) {
   else appendText(make(parent, "div", "written"), token.content);
 }
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {number} level
+ */
 function heading(parent, level) {
   const element = make(parent, "div", `heading level-${level}`);
   element.setAttribute("role", "heading");
@@ -136,13 +184,22 @@ function heading(parent, level) {
   return element;
 }
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {string} content
+ */
 function inlineCode(parent, content) {
   const element = make(parent, "code");
   element.dir = "ltr";
   appendText(element, content);
 }
 
-// Each line is a block of its own, so that a long one wraps with an indent and none is cut.
+/**
+ * Each line is a block of its own, so that a long one wraps with an indent and none is cut.
+ * @param {Node & ParentNode} parent
+ * @param {string} content
+ * @param {string} info
+ */
 function code(parent, content, info) {
   const block = make(parent, "div", "code");
   block.dir = "ltr";
@@ -151,13 +208,21 @@ function code(parent, content, info) {
   for (const line of content.replace(/\n$/, "").split(/(?<=\n)/)) appendText(make(element, "span", "line"), line);
 }
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {Token} token
+ */
 function image(parent, token) {
   const element = make(parent, "span", "image");
   make(element, "span", "what").textContent = "Image, not loaded";
   if (token.content) appendText(make(element, "span", "alt"), token.content);
-  addressOf(make(element, "bdi", "address"), token.attrGet("src"));
+  addressOf(make(element, "bdi", "address"), token.attrGet("src") ?? "");
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {string} address
+ */
 function addressOf(element, address) {
   element.dir = "ltr";
   appendText(element, address);
@@ -165,6 +230,10 @@ function addressOf(element, address) {
 
 // ---- links: the first click shows where it leads, the second goes there
 
+/**
+ * @param {Node & ParentNode} parent
+ * @param {string} address
+ */
 function link(parent, address) {
   const element = make(parent, "button", "link");
   element.type = "button";
@@ -174,12 +243,16 @@ function link(parent, address) {
   return element;
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {string} address
+ */
 function toggleLink(element, address) {
   const next = element.nextElementSibling;
-  const isOpen = Boolean(next?.classList.contains("leave"));
-  element.setAttribute("aria-expanded", String(!isOpen));
-  if (isOpen) {
-    next.remove();
+  const open = next?.classList.contains("leave") ? next : null;
+  element.setAttribute("aria-expanded", String(!open));
+  if (open) {
+    open.remove();
     return;
   }
   const panel = document.createElement("span");
@@ -194,6 +267,13 @@ function toggleLink(element, address) {
   anchor.focus({ preventScroll: true });
 }
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {Node & ParentNode} parent
+ * @param {K} tag
+ * @param {string} [className]
+ * @returns {HTMLElementTagNameMap[K]}
+ */
 function make(parent, tag, className = "") {
   const element = document.createElement(tag);
   if (className) element.className = className;

@@ -10,11 +10,71 @@ import { hintOf, KEYS, keyOf } from "./ranker_keys.js";
 import { Reader } from "./ranker_reader.js";
 import { showText } from "./ranker_text.js";
 
+/** @import { Answer } from "./ranker_answer.js" */
+/** @import { Actions, Asks, Data, KeyLine, Mode, Task } from "./ranker_types" */
+
+/** @type {Record<string, string>} */
 const ROLES = { system: "System", user: "User", assistant: "Assistant" };
 const FACTS = "Reference facts, not shown to the model";
 
 export class View {
-  // `before`: the view of an element that is gone.
+  /** @type {HTMLElement} */
+  title;
+  /** @type {HTMLElement} */
+  progress;
+  /** @type {HTMLElement} */
+  pace;
+  /** @type {HTMLElement} */
+  saved;
+  /** @type {HTMLElement} */
+  guidelinesText;
+  /** @type {HTMLElement} */
+  guidelinesVersion;
+  /** @type {HTMLElement} */
+  guidelines;
+  /** @type {HTMLElement} */
+  notices;
+  /** @type {HTMLElement} */
+  banner;
+  /** @type {HTMLElement} */
+  prompt;
+  /** @type {HTMLElement} */
+  grid;
+  /** @type {HTMLElement} */
+  work;
+  /** @type {HTMLElement} */
+  idle;
+  /** @type {HTMLElement} */
+  live;
+  /** @type {HTMLButtonElement} */
+  backup;
+  /** @type {HTMLButtonElement} */
+  guidelinesButton;
+  /** @type {Dock} */
+  dock;
+  /** @type {Reader} */
+  reader;
+  /** @type {Help} */
+  help;
+  /** @type {History} */
+  history;
+  /** @type {Card[]} */
+  cards;
+  /** @type {KeyLine[]} */
+  keys;
+  /** @type {Asks} */
+  asks;
+  /** @type {number} */
+  marked;
+  /** @type {string | undefined} */
+  guidelinesShown;
+
+  /**
+   * `before`: the view of an element that is gone.
+   * @param {HTMLElement} root
+   * @param {Actions} actions
+   * @param {View | undefined} before
+   */
   constructor(root, actions, before) {
     this.root = root;
     this.actions = actions;
@@ -27,6 +87,7 @@ export class View {
     this.observer.observe(this.dock.element);
   }
 
+  /** @param {View | undefined} before */
   build(before) {
     const { actions } = this;
     this.title = make("h1", "title");
@@ -44,7 +105,11 @@ export class View {
 
     this.guidelinesText = make("div", "guidelines-text text");
     this.guidelinesVersion = make("span", "version");
-    const close = named(button("Close", "quiet", () => actions.toggleGuidelines()), "", "Close guidelines");
+    const close = named(
+      button("Close", "quiet", () => actions.toggleGuidelines()),
+      "",
+      "Close guidelines",
+    );
     const head = make("div", "guidelines-head", [make("h2", "", [], "Guidelines"), this.guidelinesVersion, close]);
     this.guidelines = named(make("aside", "guidelines", [head, this.guidelinesText]), "", "Guidelines");
     this.guidelines.tabIndex = -1;
@@ -75,6 +140,11 @@ export class View {
 
   // ---- the page around the task
 
+  /**
+   * @param {Data["project"]} project
+   * @param {Data["guidelines"]} guidelines
+   * @param {Asks} asks
+   */
   showProject(project, guidelines, asks) {
     this.title.textContent = project.name;
     if (this.guidelinesShown !== guidelines.text) showText(this.guidelinesText, guidelines.text);
@@ -85,13 +155,17 @@ export class View {
     this.dock.allow(asks);
   }
 
-  // The keys that hold for this person, wherever one is shown.
+  /**
+   * The keys that hold for this person, wherever one is shown.
+   * @param {KeyLine[]} keys
+   */
   showKeys(keys) {
     this.keys = keys;
     showHints(this.root, (action) => hintOf(action, keys));
     this.dock.rationale.placeholder = `Why this order? (${keyOf("rationale", keys)})`;
   }
 
+  /** @param {boolean} isOpen */
   showGuidelines(isOpen) {
     this.root.classList.toggle("guided", isOpen);
     this.guidelinesButton.setAttribute("aria-expanded", String(isOpen));
@@ -102,19 +176,33 @@ export class View {
     return this.root.clientWidth > 70 * parseFloat(getComputedStyle(document.documentElement).fontSize);
   }
 
+  /**
+   * @param {number} n
+   * @param {number} nToday
+   * @param {number | null} pace
+   */
   showProgress(n, nToday, pace) {
     const today = nToday ? `${nToday} today${pace ? `, about ${paceText(pace)} each` : ""}` : "";
     if (this.progress.textContent !== `${n} ranked`) this.progress.textContent = `${n} ranked`;
     if (this.pace.textContent !== today) this.pace.textContent = today;
   }
 
+  /**
+   * @param {string} state
+   * @param {string} text
+   * @param {boolean} mayBackUp
+   */
   showSaved(state, text, mayBackUp) {
     this.saved.dataset.state = state;
     if (this.saved.textContent !== text) this.saved.textContent = text;
     this.backup.hidden = !mayBackUp;
   }
 
-  // A notice of a kind replaces the one before it; an empty text takes it away.
+  /**
+   * A notice of a kind replaces the one before it; an empty text takes it away.
+   * @param {string} text
+   * @param {string} [kind]
+   */
   showNotice(text, kind = "news") {
     this.notices.querySelector(`[data-kind=${kind}]`)?.remove();
     if (!text) return;
@@ -124,6 +212,7 @@ export class View {
     this.notices.append(notice);
   }
 
+  /** @param {string} text */
   showBanner(text) {
     this.banner.hidden = !text;
     if (!text) return;
@@ -131,6 +220,7 @@ export class View {
     this.banner.replaceChildren(make("span", "", [], text), leave);
   }
 
+  /** @param {string[]} lines */
   showIdle(lines) {
     this.work.hidden = true;
     this.idle.hidden = false;
@@ -142,11 +232,13 @@ export class View {
 
   // ---- the task
 
+  /** @param {Task} task */
   showTask(task) {
     this.drag.cancel();
     this.work.hidden = false;
     this.idle.hidden = true;
     const isChat = task.prompt.length > 1;
+    /** @type {[HTMLElement, string][]} */
     const others = task.prompt.map(({ content }) => [make("div", "text"), content]);
     const messages = task.prompt.map(({ role }, n) => {
       const title = make("span", "role", [], isChat ? (ROLES[role] ?? role) : "Prompt");
@@ -171,6 +263,11 @@ export class View {
     this.measure();
   }
 
+  /**
+   * @param {Answer} answer
+   * @param {Mode} mode
+   * @param {boolean} isEdit
+   */
   paint(answer, mode, isEdit) {
     this.reader.pair.follow(answer.marked, this.marked);
     this.marked = answer.marked;
@@ -179,11 +276,15 @@ export class View {
     this.dock.show(mode);
   }
 
-  // Announced by screen readers; the same words twice are announced twice.
+  /**
+   * Announced by screen readers; the same words twice are announced twice.
+   * @param {string} text
+   */
   say(text) {
     this.live.textContent = this.live.textContent === text ? `${text}\u00a0` : text;
   }
 
+  /** @param {number} place */
   focusCard(place) {
     const card = this.cards[place]?.element;
     if (!card) return;
@@ -191,10 +292,15 @@ export class View {
     card.focus({ preventScroll: true });
     const room = window.innerHeight - this.prompt.offsetHeight - this.dock.element.offsetHeight;
     if (card.offsetHeight < room) card.scrollIntoView({ block: "nearest" });
-    else if (card.offsetTop === this.cards[0].element.offsetTop) this.scrollToTop(); // with the head of the page
+    else if (card.offsetTop === this.cards[0].element.offsetTop)
+      this.scrollToTop(); // with the head of the page
     else card.scrollIntoView({ block: "start" }); // long ones are read from the top
   }
 
+  /**
+   * @param {Mode} mode
+   * @param {number} place
+   */
   focusMode(mode, place) {
     if (mode === "skip") this.dock.skipForm.focus();
     else if (mode === "none") this.dock.noneNow.focus({ preventScroll: true });
@@ -216,8 +322,12 @@ export class View {
   }
 
   scrollToTop() {
-    for (let node = this.root; node; node = node.parentElement ?? node.getRootNode().host) {
+    /** @type {Element | null} */
+    let node = this.root;
+    while (node) {
       if (node.scrollTop > 0) node.scrollTop = 0;
+      const root = node.getRootNode();
+      node = node.parentElement ?? (root instanceof ShadowRoot ? root.host : null);
     }
   }
 
@@ -226,6 +336,7 @@ export class View {
   }
 }
 
+/** @param {number} seconds */
 function paceText(seconds) {
   return seconds < 100 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`;
 }

@@ -1,29 +1,51 @@
 // Responses token by token, coloured by one measure, with every number under the pointer and the sums at the end.
 //
-// data: {measures: [{name, label, limit}], panels: [{title, measure?, tokens: [text...], clipped: [bool...],
-//        values: {name: [number...]}, sums: {name: number}}]}; a measure without a sum is not summed
 // One scale for all panels, with 0 in its middle: `limit` is the value that has the full colour. A panel that names a
 // measure keeps to it. Texts of models come in through textContent only.
+
+import { elements, there } from "./ranker_dom.js";
+
+/** @import { Component } from "./ranker_types" */
+
+/**
+ * @typedef {{ name: string, label: string, limit: number }} Measure
+ * @typedef {{ title: string, measure?: string, tokens: string[], clipped: boolean[], values: Record<string, number[]>, sums: Record<string, number> }} Panel a measure without a sum is not summed
+ * @typedef {{ measures: Measure[], panels: Panel[] }} Tokens what the server sends
+ */
+/** @type {WeakMap<HTMLElement, View>} */
 const views = new WeakMap();
 const chosen = { measure: "advantage", isTable: false }; // for all responses, as long as the page is open
 
+/** @param {Component<Tokens>} component */
 export default function (component) {
   const root = component.parentElement;
-  if (!views.has(root)) views.set(root, new View(root));
-  views.get(root).update(component.data);
+  const view = views.get(root) ?? new View(root);
+  views.set(root, view);
+  view.update(component.data);
   return () => views.delete(root);
 }
 
 class View {
+  /** @type {HTMLElement} */
+  bar;
+  /** @type {HTMLElement} */
+  panels;
+  /** @type {HTMLElement} */
+  facts;
+  /** @type {Tokens} */
+  data;
+
+  /** @param {HTMLElement} root */
   constructor(root) {
-    this.bar = root.querySelector(".measures");
-    this.panels = root.querySelector(".panels");
-    this.facts = root.querySelector(".facts");
+    this.bar = there(elements(root, ".measures")[0]);
+    this.panels = there(elements(root, ".panels")[0]);
+    this.facts = there(elements(root, ".facts")[0]);
     this.panels.addEventListener("pointerover", (event) => this.point(event.target));
     this.panels.addEventListener("focusin", (event) => this.point(event.target));
     this.panels.addEventListener("keydown", (event) => this.move(event));
   }
 
+  /** @param {Tokens} data */
   update(data) {
     this.data = data;
     this.draw();
@@ -42,15 +64,20 @@ class View {
     this.facts.textContent = "Point at a token, or go through them with the arrow keys.";
   }
 
+  /** @param {Partial<typeof chosen>} change */
   choose(change) {
     Object.assign(chosen, change);
     this.draw();
   }
 
+  /**
+   * @param {Panel} panel
+   * @param {number} place
+   */
   panel(panel, place) {
     const made = element("section", "panel");
     const name = panel.measure ?? chosen.measure;
-    const measure = this.data.measures.find((each) => each.name === name);
+    const measure = there(this.data.measures.find((each) => each.name === name));
     const legend = element("p", "legend");
     legend.append(
       `${measure.label}: `,
@@ -62,10 +89,21 @@ class View {
     made.append(chosen.isTable ? this.table(panel, place) : this.inline(panel, place, measure));
     const summed = this.data.measures.filter(({ name }) => name in panel.sums);
     const sums = summed.map(({ name, label }) => `${label} ${short(panel.sums[name])}`);
-    made.append(element("p", "sums", `Sums over ${panel.tokens.length} token${panel.tokens.length === 1 ? "" : "s"}: ${sums.join(", ")}`));
+    made.append(
+      element(
+        "p",
+        "sums",
+        `Sums over ${panel.tokens.length} token${panel.tokens.length === 1 ? "" : "s"}: ${sums.join(", ")}`,
+      ),
+    );
     return made;
   }
 
+  /**
+   * @param {Panel} panel
+   * @param {number} place
+   * @param {Measure} measure
+   */
   inline(panel, place, measure) {
     const text = element("p", "text");
     text.append(
@@ -81,6 +119,10 @@ class View {
     return text;
   }
 
+  /**
+   * @param {Panel} panel
+   * @param {number} place
+   */
   table(panel, place) {
     const table = element("table");
     const head = element("tr");
@@ -104,9 +146,13 @@ class View {
     return scroll;
   }
 
-  // Every number of the token that is pointed at.
+  /**
+   * Every number of the token that is pointed at.
+   * @param {EventTarget | null} target
+   */
   point(target) {
-    const where = target.closest?.("[data-at]")?.dataset.at;
+    const pointed = target instanceof Element ? target.closest("[data-at]") : null;
+    const where = pointed instanceof HTMLElement ? pointed.dataset.at : undefined;
     if (!where) return;
     const [place, at] = where.split(":").map(Number);
     const panel = this.data.panels[place];
@@ -115,12 +161,13 @@ class View {
     this.facts.textContent = `${at + 1}. ${JSON.stringify(panel.tokens[at])}: ${numbers.join(", ")}${clipped}`;
   }
 
+  /** @param {KeyboardEvent} event */
   move(event) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const here = event.target.closest?.(".token");
-    if (!step || !here) return;
+    const here = event.target instanceof Element ? event.target.closest(".token") : null;
+    if (!step || !(here instanceof HTMLElement)) return;
     const next = step > 0 ? here.nextElementSibling : here.previousElementSibling;
-    if (!next) return;
+    if (!(next instanceof HTMLElement)) return;
     event.preventDefault();
     here.tabIndex = -1;
     next.tabIndex = 0;
@@ -128,24 +175,35 @@ class View {
   }
 }
 
-// Orange below 0, blue above, nothing at 0; the same strength on either side.
+/**
+ * Orange below 0, blue above, nothing at 0; the same strength on either side.
+ * @param {number} share
+ */
 function colour(share) {
   if (!Number.isFinite(share)) return "transparent";
   const strength = Math.min(1, Math.abs(share)) * 0.75;
   return share < 0 ? `rgba(217, 72, 15, ${strength})` : `rgba(59, 91, 219, ${strength})`;
 }
 
+/**
+ * @param {number} share
+ * @param {string} text
+ */
 function sample(share, text) {
   const made = element("span", "swatch", text);
   made.style.background = colour(share);
   return made;
 }
 
-// Line ends are shown and kept; an empty token is still a place to point at.
+/**
+ * Line ends are shown and kept; an empty token is still a place to point at.
+ * @param {string} token
+ */
 function visible(token) {
   return token === "" ? "\u00b7" : token.replaceAll("\n", "\u21b5\n").replaceAll("\t", "\u21e5\t");
 }
 
+/** @param {number | null | undefined} value */
 function short(value) {
   if (value === null || value === undefined) return "-";
   const size = Math.abs(value);
@@ -153,14 +211,26 @@ function short(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+/**
+ * @param {string} text
+ * @param {boolean} isOn
+ * @param {() => void} onClick
+ */
 function button(text, isOn, onClick) {
   const made = element("button", "", text);
   made.type = "button";
-  made.setAttribute("aria-pressed", isOn);
+  made.setAttribute("aria-pressed", String(isOn));
   made.addEventListener("click", onClick);
   return made;
 }
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} [name]
+ * @param {string} [text]
+ * @returns {HTMLElementTagNameMap[K]}
+ */
 function element(tag, name = "", text = "") {
   const made = document.createElement(tag);
   if (name) made.className = name;

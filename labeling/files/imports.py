@@ -232,10 +232,10 @@ def _add_response_row(tx: Tx, project_id: str, row: dict[str, Any], overlap: int
             f"fewer than {MIN_K} responses are left without what the project drops: {', '.join(dropped)}"
         )
     counts.update(badges)
-    made = add_task(tx, project_id, prompt_id, offered, slots=overlap)
-    doubles = sum(position is None for position in made.positions)
-    counts["tasks" if made.is_new else "known"] += 1
-    counts["responses"] += len(offered) - doubles if made.is_new else 0
+    new_task = add_task(tx, project_id, prompt_id, offered, slots=overlap)
+    doubles = sum(position is None for position in new_task.positions)
+    counts["tasks" if new_task.is_new else "known"] += 1
+    counts["responses"] += len(offered) - doubles if new_task.is_new else 0
     counts["doubles"] += doubles
 
 
@@ -246,19 +246,19 @@ def _add_ranking(tx: Tx, people: People, parsed: ParsedRanking, counts: Counter[
         return
     prompt_id = prompt_id_of(tx, people.project_id, parsed.prompt)
     _note_kept(tx, prompt_id, parsed.prompt, counts)
-    made = add_task(tx, people.project_id, prompt_id, parsed.responses, slots=0)
-    placed = place(parsed, made.positions)
+    new_task = add_task(tx, people.project_id, prompt_id, parsed.responses, slots=0)
+    placed = place(parsed, new_task.positions)
     counts["doubles"] += placed.n_doubles
     if parsed.is_gold:
-        is_new = set_gold(tx, made.task_id, placed.ranks or (), unplaced=placed.detail.unplaced)
+        is_new = set_gold(tx, new_task.task_id, placed.ranks or (), unplaced=placed.detail.unplaced)
         counts["gold" if is_new else "known"] += 1
         return
     annotator_id = people.find_or_add(tx, parsed.annotator)
-    if is_known_by_content(tx, made.task_id, annotator_id, parsed, placed):
+    if is_known_by_content(tx, new_task.task_id, annotator_id, parsed, placed):
         counts["known"] += 1
         return
-    _expect(tx, people, parsed, made, counts)
-    outcome = save_ranking(tx, _new_ranking(made.task_id, annotator_id, parsed, placed))
+    _expect(tx, people, parsed, new_task, counts)
+    outcome = save_ranking(tx, _new_ranking(new_task.task_id, annotator_id, parsed, placed))
     if outcome is SubmitOutcome.SUPERSEDED:
         raise InvalidInput(
             f"annotator {parsed.annotator!r} has just given another answer to these texts, which is kept"
@@ -287,12 +287,12 @@ def _new_ranking(task_id: str, annotator_id: str, parsed: ParsedRanking, placed:
     )
 
 
-def _expect(tx: Tx, people: People, parsed: ParsedRanking, made: NewTask, counts: Counter[str]) -> None:
+def _expect(tx: Tx, people: People, parsed: ParsedRanking, new_task: NewTask, counts: Counter[str]) -> None:
     """An answer to a gold task stays one: the task becomes gold here too, if nothing else is expected of it already.
 
     Raises InvalidInput where nobody knows what was expected: as an ordinary one, the answer would be learnt from.
     """
-    gold = gold_of_tasks(tx, [made.task_id]).get(made.task_id)
+    gold = gold_of_tasks(tx, [new_task.task_id]).get(new_task.task_id)
     if parsed.expected is None:
         if parsed.left_out == Purpose.GOLD and gold is None:
             raise InvalidInput(
@@ -301,11 +301,11 @@ def _expect(tx: Tx, people: People, parsed: ParsedRanking, made: NewTask, counts
             )
         return
     expected = replace(parsed, ranks=parsed.expected.ranks, detail=Detail(unplaced=parsed.expected.unplaced))
-    wanted = place(expected, made.positions)
+    wanted = place(expected, new_task.positions)
     ranks, unplaced = wanted.ranks or (), wanted.detail.unplaced
     if gold is None:
         author_id = people.find_or_add(tx, parsed.expected.annotator) if parsed.expected.annotator else None
-        counts["gold"] += set_gold(tx, made.task_id, ranks, unplaced=unplaced, author_id=author_id)
+        counts["gold"] += set_gold(tx, new_task.task_id, ranks, unplaced=unplaced, author_id=author_id)
     else:
         counts.update(["gold_kept"] if (gold.ranks, gold.unplaced) != (ranks, unplaced) else [])
 

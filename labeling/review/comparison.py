@@ -85,28 +85,29 @@ def create_comparison(
         answers, messages = _answers(tx, run_ids)
         models = list(dict.fromkeys(model for by_model in answers.values() for model in by_model))
         k = max(2, min(12, len(models)))
-        made = Comparison(create_project(tx, name, k=k, overlap=overlap, nonce=nonce), models)
+        comparison = Comparison(create_project(tx, name, k=k, overlap=overlap, nonce=nonce), models)
         known = trained_on(tx, home, models=models)
-        made.not_known = known.unknown
+        comparison.not_known = known.unknown
         if trained := sum(not known.holds_out(key) for key in answers):
-            made.counts["trained_on"] = trained
+            comparison.counts["trained_on"] = trained
         for key, by_model in answers.items():
-            prompt_id = prompt_id_of(tx, made.project.id, NewPrompt(messages[key], Split.EVAL))
+            prompt_id = prompt_id_of(tx, comparison.project.id, NewPrompt(messages[key], Split.EVAL))
             responses = _distinct(by_model)
             if len(by_model) < 2:
-                made.counts["one_model"] += 1
+                comparison.counts["one_model"] += 1
             elif len(responses) == 1:
                 add_responses(tx, prompt_id, responses)
-                made.counts["same_answer"] += 1
+                comparison.counts["same_answer"] += 1
             else:
-                task = add_task(tx, made.project.id, prompt_id, responses, slots=overlap)
-                made.counts["tasks" if task.is_new else "known"] += 1
-        if not made.counts["tasks"] + made.counts["known"]:
+                task = add_task(tx, comparison.project.id, prompt_id, responses, slots=overlap)
+                comparison.counts["tasks" if task.is_new else "known"] += 1
+        if not comparison.counts["tasks"] + comparison.counts["known"]:
+            same, alone = comparison.counts["same_answer"], comparison.counts["one_model"]
             raise InvalidInput(
-                f"there is nothing to rank: {made.counts['same_answer']} prompts have the same answer of every model, "
-                f"{made.counts['one_model']} were answered by one model only"
+                f"there is nothing to rank: {same} prompts have the same answer of every model, {alone} were answered "
+                "by one model only"
             )
-    return made
+    return comparison
 
 
 def comparison_report(store: Store, home: Home, project_id: str, *, seed: int = 0) -> ComparisonReport:

@@ -2,56 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from browser_pages import NewPage, RankingPage, Work, by_place
 from factories import make_person, make_project, make_task
 from playwright.sync_api import Locator, expect
 
 from data.records import RankingStatus
-
-
-def test_no_two_keys_collide_and_none_is_streamlits(surface: RankingPage) -> None:
-    assert surface.module("ranker_keys", "return it.collisions();") == []
-    lines = """
-        const more = [["j", "page", "jump"], ["c", "skip", "clear"], ["z", "anywhere", "zoom"]];
-        const lines = more.map(([key, context, action]) => ({ keys: [key], context, action }));
-        return it.collisions([...it.KEYS, ...lines]);"""
-    assert sorted(surface.module("ranker_keys", lines)) == [
-        "idle: z is takeBack and zoom",
-        "page: j is next and jump",
-        "page: z is takeBack and zoom",
-        "pair: j is next and jump",
-        "skip: c is Streamlit and clear",
-    ]
-
-
-def test_every_key_has_an_action_and_words(surface: RankingPage) -> None:
-    lines: list[dict[str, Any]] = surface.module("ranker_keys", "return it.KEYS;")
-    actions = surface.module(
-        "ranker_desk", "return Object.keys(new it.Desk({ data: null, view: null, root: null }).does);"
-    )
-    assert {line["action"] for line in lines} == set(actions)
-    assert all(line["label"] and line["keys"] for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("event", "name"),
-    [
-        ({"key": "3", "code": "Digit3"}, "3"),
-        ({"key": "\u00e9", "code": "Digit2"}, "2"),  # French: digits need Shift
-        ({"key": "2", "code": "Digit2", "shiftKey": True}, "2"),
-        ({"key": '"', "code": "Digit2", "shiftKey": True}, '"'),
-        ({"key": "End", "code": "Numpad1"}, "End"),
-        ({"key": "1", "code": "Numpad1"}, "1"),
-        ({"key": "J", "code": "KeyJ", "shiftKey": True}, "j"),
-        ({"key": "?", "code": "Minus", "shiftKey": True}, "?"),
-        ({"key": "Enter", "code": "NumpadEnter"}, "Enter"),
-    ],
-)
-def test_the_name_of_a_key(surface: RankingPage, event: dict[str, Any], name: str) -> None:
-    assert surface.module("ranker_keys", "return it.keyName(given);", event) == name
 
 
 def test_the_help_tells_what_holds_on_this_page(work: Work, ranking: RankingPage, new_page: NewPage) -> None:
@@ -187,37 +142,6 @@ def test_a_key_that_is_taken_is_refused_with_what_it_does(ranking: RankingPage) 
     ranking.press("Escape")
     expect(help_).to_be_hidden()
     assert (hint(ranking, "Skip"), hint(ranking, "Keys")) == ("s", "?")
-
-
-def test_no_own_key_collides_whatever_is_tried(surface: RankingPage) -> None:
-    """Each changeable action is given each key in turn, from the keys as they are by then."""
-    found = surface.module(
-        "ranker_own_keys",
-        """
-        const keys = await import("/_stcore/bidi-components/rankloop.ranker/ranker_keys.js");
-        const kept = {};
-        const storage = { recall: (name) => kept[name], remember: (name, value) => (kept[name] = value) };
-        const own = new it.OwnKeys(storage, () => {});
-        const actions = new Set(keys.KEYS.filter(it.isChangeable).map((line) => line.action));
-        const all = new Set([...keys.KEYS.flatMap((line) => line.keys), ..."boy#-é", "Insert", "Escape", "Tab", "F1"]);
-        let count = 0;
-        const faults = [];
-        for (const action of actions) for (const key of all) {
-          if (!own.give(action, key)) count += 1;
-          faults.push(...keys.collisions(own.lines));
-          const again = new it.OwnKeys(storage, () => {});
-          const isSame = JSON.stringify(again.lines) === JSON.stringify(own.lines);
-          if (again.trouble || !isSame) faults.push(`${action} ${key}`);
-          for (const context of ["page", "pair"]) {
-            const held = keys.keysIn(context, own.lines).filter(it.isChangeable);
-            for (const line of held) if (!line.keys.length) faults.push(`${context}: no key for ${line.action}`);
-          }
-        }
-        own.reset();
-        const isUsual = JSON.stringify(own.lines) === JSON.stringify(keys.KEYS);
-        return [faults, count > actions.size, isUsual, actions.size];""",
-    )
-    assert found == [[], True, True, 21]
 
 
 def test_a_usual_key_brings_all_of_them_back_and_what_opens_also_closes(work: Work, ranking: RankingPage) -> None:

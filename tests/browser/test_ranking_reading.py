@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from browser_pages import NewPage, RankingPage, Work
 from factories import make_project, make_task
@@ -21,65 +19,6 @@ def reading(work: Work, new_page: NewPage) -> RankingPage:
     make_task(work.store, project, "a", "b", "c", prompt="Another")
     work.project = project
     return RankingPage(new_page(work.server, work.person)).open(work.url)
-
-
-def diff(ranking: RankingPage, before: str, after: str) -> list[tuple[str, str]]:
-    parts = ranking.module("ranker_diff", "return it.diffWords(given[0], given[1]);", [before, after])
-    return [(part["kind"], part["text"]) for part in parts]
-
-
-def test_differences_by_words(surface: RankingPage) -> None:
-    assert diff(surface, "The cat sat.", "The dog sat.") == [
-        ("same", "The "), ("removed", "cat"), ("added", "dog"), ("same", " sat."),
-    ]  # fmt: skip
-    assert diff(surface, "a b c d", "a x y d") == [
-        ("same", "a "), ("removed", "b c"), ("added", "x y"), ("same", " d"),
-    ]  # fmt: skip
-    assert diff(surface, "same", "same") == [("same", "same")]
-    assert diff(surface, "", "new") == [("added", "new")]
-    assert diff(surface, "\u4f60\u597d\u4e16\u754c", "\u4f60\u4eec\u4e16\u754c") == [
-        ("same", "\u4f60"), ("removed", "\u597d"), ("added", "\u4eec"), ("same", "\u4e16\u754c"),
-    ]  # fmt: skip
-    emoji = "\U0001f469\u200d\U0001f467"
-    assert diff(surface, f"a {emoji}", f"a {emoji}\ufe0f!")[0] == ("same", "a "), "an emoji is never cut"
-
-
-def test_differences_put_together_are_the_texts(surface: RankingPage) -> None:
-    pairs = [
-        ("  leading\n\nand  double ", "leading\n\nand double"),
-        (" ".join(str(n * n % 97) for n in range(900)), " ".join(str(n * n % 89) for n in range(900))),
-        ("x" * 5000, "y" * 5000),
-    ]
-    for before, after in pairs:
-        parts = diff(surface, before, after)
-        assert "".join(text for kind, text in parts if kind != "added") == before
-        assert "".join(text for kind, text in parts if kind != "removed") == after
-
-
-@pytest.mark.parametrize(
-    ("texts", "start"),
-    [
-        (["one two three", "one two four"], "one two "),
-        (["one two", "one twofold"], "one "),
-        (["same", "same"], ""),
-        (["a **b** c", "a **b** d"], ""),  # no cut within a line that has marks of Markdown
-        (["line\n```\nx = 1\n", "line\n```\nx = 2\n"], "line\n"),  # nor within code
-        (["intro\n\n- a\n- b", "intro\n\n- a\n- c"], "intro\n\n- a\n"),
-        (["\u4f60\u597d\u4e16\u754c", "\u4f60\u597d\u5417"], "\u4f60\u597d"),
-    ],
-)
-def test_the_common_start(surface: RankingPage, texts: list[str], start: str) -> None:
-    n: Any = surface.module("ranker_diff", "return it.commonPrefix(given);", texts)
-    wanted = len(start) if start else (len(texts[0]) if texts[0] == texts[1] else 0)
-    assert n == wanted
-
-
-def test_badges_of_length_and_code(surface: RankingPage) -> None:
-    lines = "return [it.lengthBadge(given), it.codeBadge(given)];"
-    assert surface.module("ranker_diff", lines, "one two-three\nfour") == ["3 words \u00b7 18 characters", ""]
-    text = "See:\n```python\na\nb\n```\n```js\nc\n```"
-    assert surface.module("ranker_diff", lines, text)[1] == "code: python, js, 3 lines"
-    assert surface.module("ranker_diff", lines, "\u65e5\u672c\u8a9e\u3067\u3059")[0] == "5 characters"
 
 
 def test_the_same_start_is_folded_and_opened(reading: RankingPage) -> None:

@@ -89,7 +89,7 @@ def test_seeds_are_counted_up_from_the_run_s(sqlite_store: Store, home: Home, sn
         nonce="a",
     )
     assert [run.config["machine.seed"] for run in runs] == [5, 6, 7]
-    assert len({str(run.config | {"seed": 0}) for run in runs}) == 1
+    assert len({str(run.config | {"machine.seed": 0}) for run in runs}) == 1
     again = queue_seeds(
         sqlite_store,
         OPERATOR,
@@ -121,6 +121,8 @@ def test_the_command_queues_a_run_for_each_seed(
 ) -> None:
     cli = Cli(home.root, capsys)
     made = cli.make("train", "reward", "--snapshot", snapshot.id, "--seeds", "3", "--set", "seed=2", "epochs=2")
-    assert [each["config"]["seed"] for each in made["runs"]] == [2, 3, 4] and made["id"] == made["runs"][0]["id"]
-    assert {each["config"]["epochs"] for each in made["runs"]} == {2}
+    assert [each["config"]["machine.seed"] for each in made["runs"]] == [2, 3, 4] and made["id"] == made["runs"][0][
+        "id"
+    ]
+    assert {each["config"]["optimiser.epochs"] for each in made["runs"]} == {2}
     assert "0 seeds: 1 to 16 are allowed" in cli.refuse("train", "reward", "--snapshot", snapshot.id, "--seeds", "0")

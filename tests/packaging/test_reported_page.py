@@ -16,7 +16,7 @@ def named(page: str) -> list[tuple[str, str]]:
     found = []
     for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
         cell = line.strip("|").split("|")[-1]
-        for file, words in re.findall(r"`([\w/]+\.py)`([^`;]*)", cell):
+        for file, words in re.findall(r"`([\w/.]+\.(?:py|mjs))`([^`;]*)", cell):
             plain = re.sub(r"\(.*?\)", "", words).strip(" ,")
             found += [(file, each.strip()) for each in plain.split(",")] if plain else [(file, "")]
     return found
@@ -27,7 +27,8 @@ def test_what_the_page_names_is_there(file: str, words: str) -> None:
     folder = ROOT if file.startswith("benchmarks/") else ROOT / "tests"
     text = (folder / file).read_text(encoding="utf-8")
     parts = [re.sub(r"\W+", "_", part.strip()) for part in words.split("...") if part.strip()]
-    names = re.findall(r"^def (test_\w+)", text, re.MULTILINE)
+    quoted = re.findall(r"""\btest\(["`](.+)["`],""", text)  # of JavaScript
+    names = [*re.findall(r"^def (test_\w+)", text, re.MULTILINE), *(re.sub(r"\W+", "_", each) for each in quoted)]
     assert not parts or any(re.search(".*".join(map(re.escape, parts)), name) for name in names), names
 
 

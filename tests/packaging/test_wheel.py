@@ -21,7 +21,10 @@ from data.records import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_FILES = ("pyproject.toml", "README.md", "LICENSE")
-LEFT_OUT = {"data/store/migrations/script.py.mako"}  # a template for whoever writes a migration, in a checkout
+LEFT_OUT = {  # for whoever works in a checkout: a template of migrations, and types of JavaScript
+    "data/store/migrations/script.py.mako",
+    *(path.relative_to(ROOT).as_posix() for path in (ROOT / "app" / "frontend").glob("*.d.ts")),
+}
 STRAYS = ("data/labels.db", "data/export.jsonl", "training/secret.json", "app/notes.txt", "app/demo/private.csv")
 
 

@@ -84,7 +84,7 @@ def test_prompts_of_a_file_that_are_left_out_are_said(tmp_path: Path) -> None:
     path.write_text("\n".join([*map(json.dumps, [*broken, *rows]), "{"]))
     assert len(load_prompts(path, 0.1, said.append)) == 24
     assert said[0].startswith("prompts.jsonl: 3 rows can't be read: line 1: ") and "; line 35: " in said[0]
-    assert said[1:] == ["prompts.jsonl: 1 prompts of 160 characters or more are left out, and 1 that are there already"]
+    assert said[1:] == ["prompts.jsonl: left out: 1 prompt of 160 characters or more, and 1 that are there already"]
     path.write_text("\n".join(map(json.dumps, rows[:5])))
     with pytest.raises(InvalidInput, match="24 prompts of less than 160 characters are needed, found 5"):
         load_prompts(path, 0.1)

@@ -203,12 +203,12 @@ class Preflight:
             {name: size if name == "name" else size / MB for name, size in asdict(part).items()} for part in self.parts
         ]
         self.report.memory = {"parts_mb": table, "predicted_mb": predicted / MB, "available_mb": free / MB}
-        words = f"{predicted / MB:,.0f} MB at the peak by prediction, {free / MB:,.0f} MB are free"
+        message = f"{predicted / MB:,.0f} MB at the peak by prediction, {free / MB:,.0f} MB are free"
         if self.work.rule:
-            words += f"; activations and cache by a rule of thumb, as the model can't be tried: {self.work.rule}"
+            message += f"; activations and cache by a rule of thumb, as the model can't be tried: {self.work.rule}"
         if predicted > SAFE_SHARE * free:
-            raise InvalidInput(f"{words}: {smaller(self.config)}")
-        return words
+            raise InvalidInput(f"{message}: {smaller(self.config)}")
+        return message
 
     def reference(self) -> str:
         self.before = in_use(self.machine)

@@ -48,15 +48,15 @@ def kept_file(field: str, written: str, reporter: Reporter) -> Path:
 
     Raises InvalidInput if the file is not on this machine, or if the copy is not what it was.
     """
-    given = Path(written)
-    kept = reporter.folder / f"{KEPT_FILES[field]}{given.suffix.lower()}"
+    named = Path(written)
+    kept = reporter.folder / f"{KEPT_FILES[field]}{named.suffix.lower()}"
     if not kept.is_file():
-        if not given.is_file():
-            raise InvalidInput(f"{field}: {given}: there is no such file on this machine")
+        if not named.is_file():
+            raise InvalidInput(f"{field}: {named}: there is no such file on this machine")
         if reporter.run.kind is RunKind.CHECK:
-            return given
+            return named
         staged = kept.with_name(f".{kept.name}")
-        shutil.copyfile(given, staged)
+        shutil.copyfile(named, staged)
         staged.replace(kept)
     reporter.hold_to(field, file_hash(kept))
     return kept

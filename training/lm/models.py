@@ -193,10 +193,10 @@ def load_encoder(source: ModelSource, date: datetime.date | None = None) -> Enco
         listed = None
     extra = listed if isinstance(listed, list) else [] if listed is None else [listed]
     stored = stored_turn(Path(source.place), tokenizer)
-    words: dict[str, Any] = {} if stored is None else {"end_ids": stored.end_ids}
+    turn: dict[str, Any] = {} if stored is None else {"end_ids": stored.end_ids}
     if known := date or (stored.date if stored else None):
-        words["date"] = known
-    return Encoder(tokenizer, extra_stop_ids=extra, **words)
+        turn["date"] = known
+    return Encoder(tokenizer, extra_stop_ids=extra, **turn)
 
 
 def encoder_of_run(source: ModelSource, recorder: Recorder) -> Encoder:

@@ -149,18 +149,20 @@ def verdicts(report: dict[str, Any]) -> list[str]:
     """What a reader must not miss, in plain words: each with its n and its interval, or that it can't be told."""
     model, length = report["model"], report["model"]["length"]
     mine, theirs = model["pair_accuracy"]["value"], length["accuracy"]["value"]
-    said = [against("length alone", f" ({length['baseline']})", mine, theirs, length["model_less_baseline"])]
+    sentences = [against("length alone", f" ({length['baseline']})", mine, theirs, length["model_less_baseline"])]
     if (instant := report.get("instant")) is not None:
         accuracy = instant["pair_accuracy"]["value"]
-        said.append(against("the instant reward model", "", mine, accuracy, report["model_less_instant"]))
+        sentences.append(against("the instant reward model", "", mine, accuracy, report["model_less_instant"]))
     ceiling = model["human_agreement"]
     if ceiling["value"] is None:
-        said.append("No held-out prompt was ranked by two people: how far people agree is not known.")
+        sentences.append("No held-out prompt was ranked by two people: how far people agree is not known.")
     else:
         reach = _reach(ceiling, "")
-        said.append(f"Two people agree on {ceiling['value']:.3f}{reach} of these pairs: {ceiling['n']:,} comparisons "
-                    f"on {_prompts(ceiling['prompts'])}.")  # fmt: skip
-    return said
+        sentences.append(
+            f"Two people agree on {ceiling['value']:.3f}{reach} of these pairs: {ceiling['n']:,} comparisons on "
+            f"{_prompts(ceiling['prompts'])}."
+        )
+    return sentences
 
 
 def told_of(difference: dict[str, Any]) -> Told:

@@ -74,7 +74,7 @@ class ReportInput:
         held_out = judged_groups(self.encoded.held_out, scores, self.groups)
         train = judged_groups(self.encoded.train, [], self.groups)
         names = [[self._response_id(each, i) for i in range(each.n_responses)] for each in self.encoded.held_out]
-        made: dict[str, Any] = {
+        report: dict[str, Any] = {
             "schema": SCHEMA,
             "run": reporter.run.id,
             "snapshot": reporter.run.snapshot_id,
@@ -83,12 +83,12 @@ class ReportInput:
             "counts": dict(self.encoded.counts),
             "model": figures(held_out, train, names),
         }
-        made |= self._instant(held_out, train, config, reporter, source, encoder, machine)
-        made["worst"] = [self._with_texts(each) for each in worst_pairs(held_out)]
-        made["verdicts"] = verdicts(made)
-        content = json.dumps(made, ensure_ascii=False, indent=1, default=sorted, allow_nan=False)
+        report |= self._instant(held_out, train, config, reporter, source, encoder, machine)
+        report["worst"] = [self._with_texts(each) for each in worst_pairs(held_out)]
+        report["verdicts"] = verdicts(report)
+        content = json.dumps(report, ensure_ascii=False, indent=1, default=sorted, allow_nan=False)
         (reporter.folder / REPORT_FILE).write_text(content, encoding="utf-8")
-        return made
+        return report
 
     def _instant(
         self,

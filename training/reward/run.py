@@ -148,16 +148,16 @@ def evaluate_groups(groups: Sequence[EncodedGroup], scores: Sequence[torch.Tenso
     """Compare held-out scores with people. The length baseline ranks the longer response first."""
     plain = Objective()
     losses, accuracies, by_length, n_exact = [], [], [], 0
-    for group, given in zip(groups, scores, strict=True):
+    for group, group_scores in zip(groups, scores, strict=True):
         ranks, alone = torch.tensor(group.ranks), torch.zeros(group.n_responses, dtype=torch.long)
         sure = plain.preferences(group)
         lengths = [len(ids) - start for ids, start in zip(group.sequences, group.prompt_lengths, strict=True)]
-        found = ranking_loss(given, ranks, alone, preferences=sure)
+        found = ranking_loss(group_scores, ranks, alone, preferences=sure)
         losses.append(float(found.loss))
         accuracies.append(float(found.pair_accuracy))
         longer = ranking_loss(torch.tensor(lengths).float(), ranks, alone, preferences=sure)
         by_length.append(float(longer.pair_accuracy))
-        in_order = given[:, None] > given[None, :]
+        in_order = group_scores[:, None] > group_scores[None, :]
         n_exact += bool(in_order[sure > sure.T].all())
     return HeldOutFigures(fmean(losses), fmean(accuracies), n_exact / len(groups), fmean(by_length))
 

@@ -124,3 +124,12 @@ class _Helper:
 def _now(context: Context, run_id: str) -> Run:
     with context.store.read() as tx:
         return get_run(tx, run_id)
+
+
+def queued(context: Context, run: Run, is_waited_for: bool) -> Outcome:
+    """What is said of a run that was queued; where that is asked, after waiting for it."""
+    line = f"run {run.id} ({run.kind}) is queued; a worker takes it"
+    if not is_waited_for:
+        return Outcome(as_document(run), [f"{line}; {look_at(run.id)}"])
+    context.say(line)
+    return wait(context, run)

@@ -1,4 +1,4 @@
-"""The words that queue runs, and look after them: `sample`, `train`, `score`, `runs`."""
+"""The words that queue runs: `sample`, `features`, `train`, `baselines`, `score`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,16 @@ from app.commands.base.common import (
     counted,
     existing_file,
     named,
-    table,
 )
 from app.commands.base.fields import add_set, field_lines
-from app.commands.base.waiting import WAIT_HELP, look_at, wait
+from app.commands.base.waiting import WAIT_HELP, queued, wait
 from app.commands.runs.check import checked
-from app.words.best_policy import best_words
 from app.words.progress import ProgressLine
 from data.errors import Conflict, WorkFailed
 from data.fields import from_words
 from data.files.rows import Problem
 from data.labels.roles import OPERATOR
-from data.records import Run, RunKind
-from data.runs.best_policy import best_name, best_policy
-from data.runs.left_out import left_out_lines
-from data.runs.metrics import metrics_of
-from data.runs.state import events_of, get_run, list_runs
+from data.records import RunKind
 from data.store.ids import new_id
 from labeling.files.handover import hand_over, hand_over_texts
 from labeling.files.import_report import MAX_PROBLEMS_SHOWN
@@ -45,9 +39,7 @@ from training.launch.config import TrainConfig
 from training.launch.count import count_reward_data
 from training.launch.kinds import CONFIGS, KINDS, TRAINED
 from training.launch.presets import PRESETS, preset_values
-from training.launch.queue import cancel as cancel_run
 from training.launch.queue import queue_run, queue_seeds
-from training.launch.queue import resume as resume_run
 
 SCORES = "scores.jsonl"
 
@@ -57,7 +49,6 @@ def add_words(words: Any) -> None:
     _add_features(words)
     _add_train(words)
     _add_baselines(words)
-    _add_runs(words)
     parser = add_word(words, "score", score, KINDS[RunKind.SCORE].help)
     parser.add_argument("file", metavar="FILE", help="rows with a prompt and its responses")
     parser.add_argument(
@@ -161,37 +152,25 @@ def _add_baselines(words: Any) -> None:
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
 
 
-def _add_runs(words: Any) -> None:
-    group = add_group(words, "runs", "look at runs, stop them, go on with them")
-    add_word(group, "list", list_all, "list the runs, the newest first")
-    shown = add_word(group, "show", show, "show a run: what was asked, how far it is, what happened")
-    cancelled = add_word(group, "cancel", cancel, "ask a run to stop at its next safe place")
-    help = "put a failed or cancelled run back; it goes on from its newest checkpoint"
-    resumed = add_word(group, "resume", resume, help)
-    for parser in (shown, cancelled, resumed):
-        parser.add_argument("id", metavar="ID", help="its id, or the last characters of it")
-    resumed.add_argument("--wait", action="store_true", help=WAIT_HELP)
-
-
 def sample(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
     base = {"model": arguments.model, "k": project.k}
     config: Any = from_words(CONFIGS[RunKind.SAMPLE], arguments.fields, base)
     run = queue_run(context.store, OPERATOR, RunKind.SAMPLE, config, project_id=project.id)
-    return _queued(context, run, arguments.wait)
+    return queued(context, run, arguments.wait)
 
 
 def features(arguments: argparse.Namespace, context: Context) -> Outcome:
     project = context.project(arguments.project)
     config: Any = from_words(CONFIGS[RunKind.FEATURES], arguments.fields)
     run = queue_run(context.store, OPERATOR, RunKind.FEATURES, config, project_id=project.id)
-    return _queued(context, run, arguments.wait)
+    return queued(context, run, arguments.wait)
 
 
 def baselines(arguments: argparse.Namespace, context: Context) -> Outcome:
     config: Any = from_words(CONFIGS[RunKind.BASELINES], arguments.fields)
     links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
-    return _queued(context, queue_run(context.store, OPERATOR, RunKind.BASELINES, config, **links), arguments.wait)
+    return queued(context, queue_run(context.store, OPERATOR, RunKind.BASELINES, config, **links), arguments.wait)
 
 
 def train(arguments: argparse.Namespace, context: Context) -> Outcome:
@@ -213,7 +192,7 @@ def train(arguments: argparse.Namespace, context: Context) -> Outcome:
         kind = RunKind.CHECK if arguments.dry_run else arguments.kind
         links = {"snapshot_id": arguments.snapshot, "reward_run_id": arguments.reward_run}
         run = queue_run(context.store, OPERATOR, kind, config, **links)
-    outcome = checked(context, run) if arguments.dry_run else _queued(context, run, arguments.wait)
+    outcome = checked(context, run) if arguments.dry_run else queued(context, run, arguments.wait)
     more = {"ptx": ptx_report["input"]} if ptx_report else {}
     return replace(outcome, document=outcome.document | report | more)
 
@@ -226,7 +205,7 @@ def _of_each_seed(config: Any, arguments: argparse.Namespace, context: Context) 
     runs = queue_seeds(context.store, OPERATOR, arguments.kind, config, arguments.seeds, snapshot_id=arguments.snapshot)
     outcomes: list[Outcome] = []
     for run in runs:
-        outcomes.append(_queued(context, run, arguments.wait))
+        outcomes.append(queued(context, run, arguments.wait))
         if outcomes[-1].status:
             break
     documents = [each.document for each in outcomes] + [as_document(run) for run in runs[len(outcomes) :]]
@@ -272,62 +251,6 @@ def score(arguments: argparse.Namespace, context: Context) -> Outcome:
     )
 
 
-def list_all(_arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.read() as tx:
-        runs = list_runs(tx, limit=1_000_000)
-    rows = [(run.id, run.kind, run.status, _steps(run), run.project_id) for run in runs]
-    lines = table(rows, ("ID", "KIND", "STATUS", "STEP", "PROJECT")) if rows else ["no run yet"]
-    return Outcome(as_document(runs), lines)
-
-
-def show(arguments: argparse.Namespace, context: Context) -> Outcome:
-    with context.store.read() as tx:
-        run = get_run(tx, arguments.id)
-        events = events_of(tx, run.id)
-        points = metrics_of(tx, run.id)
-        left_out = left_out_lines(tx, run.id)
-        best = best_policy(tx, run.id) if run.kind is RunKind.PPO else None
-    latest = {point.name: point.value for point in points}
-    folder = str(context.home.run_folder(run.id))
-    document = as_document(run) | {"events": as_document(events), "metrics": latest, "folder": folder}
-    if best is not None:
-        document["best_policy"] = as_document(best) | {
-            "model": best_name(run.id) if best.iteration else None,
-            "verdict": best_words(best, is_final=run.status.is_final),
-        }
-    lines = [f"run {run.id}: {run.kind}, {run.status}, step {_steps(run)}", f"  folder: {folder}"]
-    lines += [f"  {name}: {value}" for name, value in _links(run).items() if value]
-    if run.error_message:
-        lines.append(f"  {run.error_kind}: {run.error_message}")
-    lines += [f"  {each}" for each in left_out]
-    parts = (("asked", run.config), ("result", run.result), ("best policy", document.get("best_policy")),
-             ("metrics, at their last step", latest))  # fmt: skip
-    for title, values in parts:
-        if values:
-            lines += [f"  {title}:", *named(values, "    ")]
-    lines += ["  events:", *(f"    {event.seq}. {event.kind} {event.detail or ''}".rstrip() for event in events)]
-    return Outcome(document, lines)
-
-
-def cancel(arguments: argparse.Namespace, context: Context) -> Outcome:
-    run = cancel_run(context.store, OPERATOR, arguments.id)
-    words = "is cancelled" if run.status.is_final else "stops at its next safe place"
-    return Outcome(as_document(run), [f"run {run.id} {words}"])
-
-
-def resume(arguments: argparse.Namespace, context: Context) -> Outcome:
-    run = resume_run(context.store, OPERATOR, arguments.id)
-    return _queued(context, run, arguments.wait)
-
-
-def _queued(context: Context, run: Run, is_waited_for: bool) -> Outcome:
-    line = f"run {run.id} ({run.kind}) is queued; a worker takes it"
-    if not is_waited_for:
-        return Outcome(as_document(run), [f"{line}; {look_at(run.id)}"])
-    context.say(line)
-    return wait(context, run)
-
-
 @contextlib.contextmanager
 def _handed_over(
     context: Context, name: str | None, hand: Callable[[Path, Path], tuple[int, list[Problem]]]
@@ -363,14 +286,6 @@ def _copy(source: Path, target: Path) -> None:
         staged.replace(target)
     finally:
         staged.unlink(missing_ok=True)
-
-
-def _links(run: Run) -> dict[str, str | None]:
-    return {"project": run.project_id, "snapshot": run.snapshot_id, "reward run": run.reward_run_id}
-
-
-def _steps(run: Run) -> str:
-    return f"{run.step} of {run.total_steps}" if run.total_steps else str(run.step)
 
 
 def _fields_page(pages: list[tuple[str, list[str]]]) -> str:
