@@ -39,5 +39,5 @@ def test_every_line_of_a_page_names_a_test(page: str) -> None:
         for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
         if line.startswith("|") and not line.startswith("|---") and not line.endswith("| test |")
     ]
-    assert not [line for line in lines if ".py`" not in line.strip("|").split("|")[-1]]
+    assert not [line for line in lines if not re.search(r"\.(?:py|mjs)`", line.strip("|").split("|")[-1])]
     assert len(named(page)) > PAGES[page]
