@@ -119,7 +119,7 @@ def _short_texts(path: Path, announce: Announce) -> list[str]:
             problems.append(Problem(row.line, str(error)))
     apart = list(dict.fromkeys(texts))
     if problems:
-        announce(f"{path.name}: {len(problems):,} rows can't be read: {told(problems)}")
+        announce(f"{path.name}: {count(len(problems), 'row')} can't be read: {told(problems)}")
     if n_long or len(apart) < len(texts):
         announce(
             f"{path.name}: left out: {count(n_long, 'prompt')} of {SHORT_CHARACTERS} characters or more, and "

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from app.actions.context import current_project, require, store
-from app.screens.run_panels import KEY, NEXT_STEPS, RESULTS, TABS, has_succeeded, panels_of
 from app.widgets.base.page import ShownErrors, empty_state, go_to, need_project, page_head, times
 from app.widgets.base.problems import plain
+from app.widgets.run_page.panels import KEY, NEXT_STEPS, RESULTS, TABS, has_succeeded, panels_of
 from app.widgets.runs.details import show_notes
 from app.widgets.runs.overlay import PARAM
 from app.widgets.runs.status import BADGES, REFRESH_S, run_status
@@ -147,20 +147,20 @@ def _lineage(run: Run) -> None:
         others = list_runs(tx, project_id=run.project_id, limit=200) if run.project_id else []
     names, before = starts_of(run), set(parents_of(run)) - {run.reward_run_id}
     start = [each for each in others if each.id in before]
-    made = [each for each in others if run.id in parents_of(each)]
+    users = [each for each in others if run.id in parents_of(each)]
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.snapshot_id:
             name = f"Snapshot {short_id(run.snapshot_id)}"
             _leads_to("snapshots", "snapshot", run.snapshot_id, name, ":material/inventory_2:")
         for other in start:
-            role = "Compares" if run.kind in (RunKind.BASELINES, RunKind.COMPARE) else "Starts from"
+            role = "Compares" if KINDS[run.kind].compares else "Starts from"
             role = "Also scored by" if other.kind is RunKind.REWARD else role
             label = f"{role} {run_name(other)}{', best' if best_name(other.id) in names else ''}"
             _leads_to("runs", "run", other.id, label, ":material/history:")
         if run.reward_run_id:
             name = f"Reward model {short_id(run.reward_run_id)}"
             _leads_to("runs", "run", run.reward_run_id, name, ":material/trophy:")
-        for each in made[:6]:
+        for each in users[:6]:
             label = f"{'Best used' if best_name(run.id) in starts_of(each) else 'Used'} by {run_name(each)}"
             _leads_to("runs", "run", each.id, label, ":material/arrow_forward:")
 

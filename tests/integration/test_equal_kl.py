@@ -90,5 +90,5 @@ def test_evaluations_count_that_mean_the_same_as_the_tables(store: Store, home: 
         assert path_of(tx, fine, table).points == [(0.0, 0.1), (3.0, 0.9)], "what is not finite is left out"
     longer = evaluated(store, snapshot, reward, max_new_tokens=99, eval_prompts=3)
     with store.read() as tx:
-        assert settings_that_differ(tx, [fine, longer]) == ["eval_prompts", "max_new_tokens"]
+        assert settings_that_differ(tx, [fine, longer]) == ["evaluation.prompts", "sampling.max_new_tokens"]
         assert settings_that_differ(tx, [fine, fine]) == []

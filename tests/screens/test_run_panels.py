@@ -9,7 +9,7 @@ import pytest
 from factories import make_project
 from run_makers import queued
 
-from app.screens.run_panels import NEXT_STEPS, RESULTS, TABS, Panel, panels_of
+from app.widgets.run_page.panels import NEXT_STEPS, RESULTS, TABS, Panel, panels_of
 from data.records import Run, RunKind, RunStatus
 from data.store import Store
 

@@ -37,7 +37,8 @@ class Kind:
     `job`: the module whose `run(config, reporter)` does the run, in a worker's child. `title`: its name on the screens.
     `command`: how the command line queues one; empty where it can't. `help`: what it does, for the words of their own.
     `first`: the fields that stand first in its form on the Train page; none where it has no such form.
-    `may_be_evaluated`: a reward model may measure it without being learnt from.
+    `may_be_evaluated`: a reward model may measure it without being learnt from. `compares`: it reads policies and
+    continues none of them.
     """
 
     config: type
@@ -47,6 +48,7 @@ class Kind:
     needs_snapshot: bool = False
     needs_reward_run: bool = False
     may_be_evaluated: bool = False
+    compares: bool = False
     writes: Writes = Writes.NO_MODEL
     command: str = ""
     help: str = ""
@@ -145,6 +147,7 @@ KINDS: dict[RunKind, Kind] = {
         job="training.sample.compare_run",
         title="Comparison",
         needs_project=True,
+        compares=True,
     ),
     RunKind.FEATURES: Kind(
         config=FeaturesConfig,
@@ -160,6 +163,7 @@ KINDS: dict[RunKind, Kind] = {
         title="Baselines",
         needs_snapshot=True,
         needs_reward_run=True,
+        compares=True,
         command="baselines",
         help="compare policies at equal KL on held-out prompts, with best-of-n from their start",
     ),

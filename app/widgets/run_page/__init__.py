@@ -1,0 +1,1 @@
+"""The page of one run as a table of panels."""
