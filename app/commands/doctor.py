@@ -17,11 +17,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from data.errors import ProjectError
-from data.files.paths import HOME_VARIABLE, Home, open_home
+from data.files.paths import HOME_VARIABLE, Home, home_folder
 from data.store import open_store
 from data.store.backup import problem_of_store
-from data.store.engine import FIXED_SQLITE, Store, sqlite_module
-from data.store.migrate import current_revision
+from data.store.engine import FIXED_SQLITE, Store, sqlite_file, sqlite_module
+from data.store.migrate import known_revision, newest_revision
 
 PACKAGES = (
     "streamlit", "starlette", "uvicorn", "sqlalchemy", "alembic", "psycopg", "pandas", "pyarrow", "torch",
@@ -29,13 +29,14 @@ PACKAGES = (
 )  # fmt: skip
 MIN_PYTHON = (3, 11)
 LOW_DISK_BYTES = 5 * 10**9
+OTHERS_READ = 0o044  # of the group, and of everybody
 CHILD_TIMEOUT_S = 120.0
 ASK_TORCH = """
 import json
 import torch
-from data.files.paths import open_home
+from data.files.paths import Home, home_folder
 from training.lm.demo_model import SOURCE_FILE, demo_model_folder
-folder = demo_model_folder(open_home())
+folder = demo_model_folder(Home(home_folder()))
 gpus = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
 print(json.dumps({
     "torch": torch.__version__, "threads": torch.get_num_threads(), "cuda": torch.version.cuda, "gpus": gpus,
@@ -60,22 +61,37 @@ class Finding:
     advice: str = ""
 
 
-def examine(home_folder: str | None, store_url: str | None) -> Iterator[Finding]:
-    """Yield the findings one by one. `store_url` None: the file in the home folder."""
+def examine(named: str | None, store_url: str | None) -> Iterator[Finding]:
+    """Yield the findings one by one; nothing is made or changed. `named`: the home folder that was named.
+    `store_url` None: the file in it."""
     yield _python()
     yield _packages()
-    home: Home | None = None
-    try:
-        home = open_home(home_folder)
-    except ProjectError as error:
-        yield Finding("home folder", Verdict.PROBLEM, str(error))
+    home, finding = _home(named)
+    yield finding
     if home is not None:
-        yield Finding("home folder", Verdict.OK, str(home.root))
         yield _disk(home.root)
     yield _sqlite()
     if home is not None or store_url is not None:
         yield _store(store_url or (home.store_url if home else ""))
     yield from _torch(home)
+
+
+def _home(named: str | None) -> tuple[Home | None, Finding]:
+    """The home folder, if it is there: whoever examines makes none."""
+    folder = home_folder(named)
+    if not folder.is_dir():
+        is_named = bool(named or os.environ.get(HOME_VARIABLE))
+        advice = "look at its name" if is_named else "`rankloop serve` makes it"
+        verdict = Verdict.PROBLEM if is_named else Verdict.WARNING
+        return None, Finding("home folder", verdict, f"there is no folder {folder}", advice)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        advice = f"choose another with --home or {HOME_VARIABLE}"
+        return None, Finding("home folder", Verdict.PROBLEM, f"the home folder {folder} can't be written", advice)
+    home = Home(folder)
+    if folder.stat().st_mode & OTHERS_READ:
+        advice = f"it holds everything that people said; close it: chmod 700 {folder}"
+        return home, Finding("home folder", Verdict.WARNING, f"{folder}, which others on this machine can read", advice)
+    return home, Finding("home folder", Verdict.OK, str(home.root))
 
 
 def _python() -> Finding:
@@ -118,13 +134,24 @@ def _sqlite() -> Finding:
 
 
 def _store(url: str) -> Finding:
+    file = sqlite_file(url)
+    if file is not None and not file.is_file():
+        return Finding("store", Verdict.WARNING, f"there is no file {file}", "`rankloop serve` makes it")
     store: Store | None = None
     try:
-        store = open_store(url)
+        store = open_store(url, migrate=False)
+        revision = known_revision(store)
         problem = problem_of_store(store)
         if problem:
             return Finding("store", Verdict.PROBLEM, problem, "restore a backup made with `rankloop backup`")
-        return Finding("store", Verdict.OK, f"{store.engine_version}, schema {current_revision(store)}, intact")
+        found = f"{store.engine_version}, schema {revision or 'none'}, intact"
+        if revision != newest_revision():
+            advice = f"whatever opens it next brings it to {newest_revision()}, after a copy"
+            return Finding("store", Verdict.WARNING, found, advice)
+        if file is not None and file.stat().st_mode & OTHERS_READ:
+            advice = f"others on this machine can read it; close it: chmod 600 {file}"
+            return Finding("store", Verdict.WARNING, found, advice)
+        return Finding("store", Verdict.OK, found)
     except ProjectError as error:
         return Finding("store", Verdict.PROBLEM, str(error))
     finally:

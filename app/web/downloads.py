@@ -78,14 +78,17 @@ def find_inside(root: Path, relative: str, *, may_be_root: bool = True) -> Path:
     """The file or folder at `relative` below `root`. Raises NotFound for everything else, links included."""
     missing = NotFound(f"there is no file {relative!r} to download here")
     path = root
-    for part in [part for part in relative.split("/") if part]:
-        if part in (".", "..") or "\\" in part or "\x00" in part:
+    try:
+        for part in [part for part in relative.split("/") if part]:
+            if part in (".", "..") or "\\" in part or "\x00" in part:
+                raise missing
+            path /= part
+            if path.is_symlink():
+                raise missing
+        if not path.exists() or not path.resolve().is_relative_to(root.resolve()) or (path == root and not may_be_root):
             raise missing
-        path /= part
-        if path.is_symlink():
-            raise missing
-    if not path.exists() or not path.resolve().is_relative_to(root.resolve()) or (path == root and not may_be_root):
-        raise missing
+    except OSError:  # such as a name that is longer than any file's
+        raise missing from None
     return path
 
 

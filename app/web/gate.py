@@ -64,7 +64,7 @@ def security_headers() -> dict[str, str]:
     scripts = " ".join(["'self'", *script_hashes(index.read_text(encoding="utf-8"))])
     policy = (
         f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        "font-src 'self' data:; connect-src 'self' ws: wss:; worker-src 'self' blob:; frame-src 'self'; "
+        f"font-src 'self' data:; connect-src 'self'{SOCKETS}; worker-src 'self' blob:; frame-src 'self'; "
         "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
     )
     return {
@@ -73,6 +73,10 @@ def security_headers() -> dict[str, str]:
         "referrer-policy": "same-origin",
         "x-content-type-options": "nosniff",
     }
+
+
+SOCKETS = "{sockets}"  # stands for the page's own host: browsers differ in whether 'self' covers its websockets
+_HOST = re.compile(r"[A-Za-z0-9.\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)?")
 
 
 class Gate:
@@ -118,11 +122,14 @@ class Gate:
             return session_person(tx, token)
 
     def _with_headers(self, scope: Scope, send: Send) -> Send:
+        host = Headers(scope=scope).get("host", "")
+        sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    headers[name] = value
+                    headers[name] = value.replace(SOCKETS, sockets)
                 if scope["path"].startswith(_COMPONENTS):
                     headers["cache-control"] = "no-cache"  # else a browser goes on with the old code after an upgrade
             await send(message)

@@ -66,17 +66,22 @@ def default_home() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "rankloop"
 
 
+def home_folder(root: Path | str | None = None) -> Path:
+    """Where the home folder is, whether it is there or not: the named one, else the default."""
+    return Path(root).expanduser().resolve() if root else default_home().resolve()
+
+
 def open_home(root: Path | str | None = None) -> Home:
     """Make the home folder where it is missing, readable by its owner only, and check that it can be written.
 
     Raises StoreUnavailable that names the folder and what to do.
     """
-    folder = Path(root).expanduser().resolve() if root else default_home().resolve()
+    folder = home_folder(root)
     advice = f"choose another with --home or {HOME_VARIABLE}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name in ("snapshots", "runs", "models", "exports", "uploads", "backups"):
-            (folder / name).mkdir(exist_ok=True)
+            (folder / name).mkdir(exist_ok=True, mode=0o700)
         probe = folder / f".write-test-{os.getpid()}"
         probe.write_bytes(b"")
         probe.unlink(missing_ok=True)  # another thread of this process may have been quicker

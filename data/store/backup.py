@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data.errors import StoreUnavailable
 from data.store.disk import sync_file, sync_folder
-from data.store.engine import Store, copy_pages, sqlite_module
+from data.store.engine import Store, copy_pages, make_private, sqlite_module
 
 
 def backup(store: Store, target: Path) -> dict[str, object]:
@@ -37,6 +37,7 @@ def copy_sqlite(source: Path, target: Path) -> dict[str, int]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         staged.unlink(missing_ok=True)
+        make_private(staged)
         copy_pages(source, staged)
         counts = _checked_counts(staged, source)
         sync_file(staged)

@@ -10,6 +10,7 @@ PostgreSQL: writes are READ COMMITTED, so whoever writes by what it has read loc
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import tempfile
 import threading
@@ -131,6 +132,8 @@ class Store:
         self.is_sqlite = url.startswith("sqlite")
         self._clock = clock
         self._write_lock = threading.Lock()
+        if file := sqlite_file(url):
+            make_private(file)
         self.write_engine = _make_engine(url, begin="BEGIN IMMEDIATE", more=_WRITING)
         self.read_engine = _make_engine(url, begin="BEGIN", more=_READING) if self.is_sqlite else self.write_engine
 
@@ -226,6 +229,22 @@ def sqlite_module() -> ModuleType:
 def sqlite_url(file: Path) -> str:
     """The address of a SQLite file, whatever characters its path has."""
     return sa.URL.create("sqlite", database=str(file)).render_as_string()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an address of SQLite; None for a server, or where there is none."""
+    try:
+        parts = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        return None
+    return Path(parts.database) if parts.drivername == "sqlite" and parts.database else None
+
+
+def make_private(file: Path) -> None:
+    """Make a file that only its owner can read, unless there is one: SQLite itself would let all of a machine read it,
+    and its side files follow it. Where that can't be, whoever opens it says so."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def copy_pages(source: Path, target: Path) -> None:

@@ -30,16 +30,12 @@ def upgrade(store: Store, target: str = "head") -> None:
     Raises StoreTooNew if it has seen one that this program does not know.
     """
     script = ScriptDirectory.from_config(alembic_config())
+    wanted = script.get_current_head() if target == "head" else target
+    if known_revision(store) == wanted:  # as nearly always: then nobody waits for whoever is writing
+        return
     with _connect(store) as connection:
         _check_encoding(connection)
         current = MigrationContext.configure(connection).get_current_revision()
-        known = {revision.revision for revision in script.walk_revisions()}
-        if current is not None and current not in known:
-            raise StoreTooNew(
-                f"the store {without_password(store.url)} was written by a newer rankloop "
-                f"(its schema is {current!r}, this program knows up to {script.get_current_head()!r}); update rankloop"
-            )
-        wanted = script.get_current_head() if target == "head" else target
         if current == wanted:
             return
         if current is not None and store.file is not None:
@@ -47,9 +43,26 @@ def upgrade(store: Store, target: str = "head") -> None:
         _migrate(connection, target)
 
 
+def known_revision(store: Store) -> str | None:
+    """The newest migration that the store has seen; None for an empty one. Raises StoreTooNew for one that this program
+    does not know."""
+    script, current = ScriptDirectory.from_config(alembic_config()), current_revision(store)
+    if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
+        raise StoreTooNew(
+            f"the store {without_password(store.url)} was written by a newer rankloop "
+            f"(its schema is {current!r}, this program knows up to {script.get_current_head()!r}); update rankloop"
+        )
+    return current
+
+
+def newest_revision() -> str:
+    """The newest migration that this program knows."""
+    return str(ScriptDirectory.from_config(alembic_config()).get_current_head())
+
+
 def current_revision(store: Store) -> str | None:
-    """The name of the newest migration that the store has seen."""
-    with _connect(store) as connection:
+    """The name of the newest migration that the store has seen; it waits for nobody who writes."""
+    with _connect(store, is_reading=True) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -108,9 +121,9 @@ def _row_counts(connection: sa.Connection) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _connect(store: Store) -> Iterator[sa.Connection]:
+def _connect(store: Store, *, is_reading: bool = False) -> Iterator[sa.Connection]:
     try:
-        with store.write_engine.connect() as connection:
+        with (store.read_engine if is_reading else store.write_engine).connect() as connection:
             yield connection
     except sa.exc.OperationalError as error:
         raise StoreUnavailable(f"the store {without_password(store.url)} can't be opened: {error.orig}") from error

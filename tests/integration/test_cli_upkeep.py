@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import sqlite3
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import factories
 import pytest
+import sqlalchemy as sa
 from cli_runner import Cli, run
 
 from app.commands import doctor
 from data.files.paths import Home
 from data.labels.projects import list_projects, project_counts
 from data.store import Store, open_store
+from data.store.migrate import current_revision, upgrade
 
 
 @pytest.fixture
@@ -184,3 +188,57 @@ def test_the_environment_names_home_and_store(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("RANKLOOP_STORE", f"sqlite:///{tmp_path / 'elsewhere.db'}")
     assert main(["project", "create", "Trial"]) == 0
     assert (tmp_path / "elsewhere.db").is_file()
+
+
+@pytest.mark.usefixtures("no_torch")
+def test_the_doctor_makes_nothing_and_migrates_nothing(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that was mistyped made a store, and all was well with it."""
+    said = cli("doctor", home=tmp_path / "typo")
+    assert said.status == 1 and not (tmp_path / "typo").exists()
+    assert f"problem  home folder: there is no folder {tmp_path / 'typo'}" in said.out
+    empty = tmp_path / "empty"
+    empty.mkdir(mode=0o700)
+    said = cli("doctor", home=empty)
+    assert said.status == 0 and list(empty.iterdir()) == []
+    assert f"warning  store: there is no file {empty / 'rankloop.db'}" in said.out
+    old = open_store(f"sqlite:///{empty / 'rankloop.db'}", migrate=False)
+    upgrade(old, "0008")
+    old.close()
+    said = cli("doctor", home=empty)
+    assert "warning  store: SQLite" in said.out and "schema 0008, intact" in said.out
+    with contextlib.closing(open_store(f"sqlite:///{empty / 'rankloop.db'}", migrate=False)) as store:
+        assert current_revision(store) == "0008"
+
+
+@pytest.mark.usefixtures("no_torch")
+def test_what_others_can_read_is_told(cli: Cli, sqlite_store: Store, home: Home) -> None:
+    (home.root / "rankloop.db").chmod(0o644)
+    said = cli("doctor")
+    assert "others on this machine can read it; close it: chmod 600" in said.out
+
+
+def test_a_store_and_its_copies_are_their_owners_alone(cli: Cli, tmp_path: Path) -> None:
+    """In a home that was there before, and open, they were for all of the machine to read."""
+    folder, before = tmp_path / "open", os.umask(0o022)
+    try:
+        folder.mkdir(mode=0o755)
+        assert cli("project", "create", "Trial", home=folder).status == 0
+        assert cli("backup", str(folder / "copy.db"), home=folder).status == 0
+    finally:
+        os.umask(before)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"rankloop.db", "copy.db"}
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in files} == {path.name: "0o600" for path in files}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir() if path.is_dir())
+
+
+def test_opening_a_store_does_not_wait_for_whoever_writes(sqlite_store: Store, home: Home) -> None:
+    """Commands that only read, and runs, ended with "database is locked" while an import ran."""
+    with sqlite_store.begin() as tx:
+        tx.execute(sa.text("update project set name = name"))
+        started = time.monotonic()
+        with contextlib.closing(open_store(home.store_url)) as other, other.read() as reading:
+            list_projects(reading)
+        assert time.monotonic() - started < 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from data.files.paths import HOME_VARIABLE, STORE_VARIABLE, Home
 from data.records import FailureKind, Run, RunStatus
 from data.runs.state import claim_run, events_of, get_run, reap_runs, request_cancel, resume_run
 from data.store import Store, open_store
-from training.jobs.worker import Pace, Worker
+from training.jobs.worker import MOST_OF_A_LINE, Pace, Worker, log_lines
 from training.launch.process import PARENT_VARIABLE, tail_log
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +130,7 @@ def test_the_child_is_told_where_things_are(store: Store, home: Home, child: Chi
     [
         ("print('words'); sys.exit(7)", FailureKind.ERROR, "status 7 and no word; last line of its log: words"),
         ("sys.exit(0)", FailureKind.ERROR, "ended with status 0 and no word"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", FailureKind.OUT_OF_MEMORY, "the machine ran out of memory"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", FailureKind.ERROR, "killed from outside (signal 9)"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", FailureKind.ERROR, "ended with status -11"),
         ("print('\\ud800'.encode('utf-8', 'surrogatepass'), flush=True); os.write(1, b'\\x00\\xff\\n'); sys.exit(1)",
          FailureKind.ERROR, "last line of its log: \ufffd"),
@@ -346,3 +348,49 @@ def test_a_worker_waits_for_a_store_that_is_away(
     assert Worker(store, home, QUICK).run(once=True) == 1
     assert look(store, run).status is RunStatus.SUCCEEDED
     open_store(store.url, migrate=False).close()
+
+
+@pytest.mark.parametrize(("before", "after", "kind"), [(3, 4, FailureKind.OUT_OF_MEMORY), (3, 3, FailureKind.ERROR)])
+def test_out_of_memory_is_said_where_the_system_says_that_it_killed(
+    sqlite_store: Store, home: Home, child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    before: int, after: int, kind: FailureKind,
+) -> None:  # fmt: skip
+    counters = tmp_path / "memory.events"
+    counters.write_text(f"low 0\noom 9\noom_kill {before}\n")
+    monkeypatch.setattr("training.jobs.worker.OOM_COUNTERS", (tmp_path / "not there", counters))
+    child(
+        f"open({str(counters)!r}, 'w').write('low 0\\noom 9\\noom_kill {after}\\n'); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    run = make.make_run(sqlite_store)
+    Worker(sqlite_store, home, QUICK).run(once=True)
+    assert look(sqlite_store, run).error_kind is kind
+
+
+def test_output_without_line_ends_is_never_held_whole() -> None:
+    """300 MB of it took 624 MB in the worker; now it takes what a line may have."""
+    piece, n = b"x" * 2**20, 200
+
+    class Endless(io.RawIOBase):
+        left = n
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            if not self.left:
+                return 0
+            size = min(len(buffer), len(piece))
+            buffer[:size] = piece[:size]
+            self.left -= 1
+            return size
+
+    tracemalloc.start()
+    lines = list(log_lines(io.BufferedReader(Endless(), 2**20)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [len(line) for line in lines] == [MOST_OF_A_LINE]
+    assert most < 16 * 2**20
+    assert list(log_lines(io.BytesIO(b"a\n" + b"b" * 9000 + b"end\nlast"))) == [
+        b"a\n", b"b" * (MOST_OF_A_LINE - 4) + b"end\n", b"last",
+    ]  # fmt: skip

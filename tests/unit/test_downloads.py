@@ -60,3 +60,11 @@ def test_a_zip_comes_in_pieces_and_is_whole(folder: Path) -> None:
 
 def test_an_empty_folder_is_an_empty_zip(tmp_path: Path) -> None:
     assert zipfile.ZipFile(io.BytesIO(b"".join(zip_chunks(tmp_path)))).namelist() == []
+
+
+def test_a_name_longer_than_any_files_is_not_there(folder: Path) -> None:
+    """It was an error of the server."""
+    with pytest.raises(NotFound, match="there is no file"):
+        find_inside(folder, "a" * 400)
+    with pytest.raises(NotFound, match="there is no file"):
+        find_inside(folder, "/".join(["a" * 200] * 40))

@@ -87,3 +87,33 @@ def test_a_store_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
     assert sent[0]["status"] == 503
     assert sent[1]["body"] == NO_STORE.encode()
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "sockets"),
+    [
+        ("rank.example:8501", "'self' ws://rank.example:8501 wss://rank.example:8501;"),
+        ("[::1]:8501", "'self' ws://[::1]:8501 wss://[::1]:8501;"),
+        ("a; script-src *", "'self';"),
+        ("", "'self';"),
+    ],
+)
+def test_a_page_may_open_sockets_to_its_own_host_alone(tmp_path: Path, host: str, sockets: str) -> None:
+    """With "ws: wss:" a text that runs as a script could send all that it sees anywhere."""
+    store = Store(f"sqlite:///{tmp_path / 'rankloop.db'}")
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def inner(*_: Any) -> None:
+        raise AssertionError("nobody may get in")
+
+    asyncio.run(Gate(inner, store, "c")(scope(method="GET", host=host), receive, send))
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    assert f"connect-src {sockets}" in headers["content-security-policy"]
+    assert "{" not in headers["content-security-policy"]
+    store.close()

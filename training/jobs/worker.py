@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -34,6 +35,9 @@ from data.store import Store, open_store
 from training.launch.process import LOG_BYTES, LOG_NAME, PARENT_VARIABLE, QUIET, STARTER_VARIABLE, module_path, tail_log
 
 STORE_RETRY_S = 5.0
+MOST_OF_A_LINE = 4096
+# Where Linux counts processes that it has killed for want of memory: of our own container, and of the machine.
+OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
 log = logging.getLogger("training.jobs.worker")  # also where this file is the main one
 
 
@@ -89,6 +93,7 @@ class Worker:
         folder = self._home.run_folder(run.id)
         folder.mkdir(parents=True, exist_ok=True)
         log.info("run %s (%s) starts", run.id, run.kind)
+        n_killed = oom_kills()
         try:
             child = self._start(run)
         except OSError as error:
@@ -103,7 +108,8 @@ class Worker:
             late = f"the process did not stop within {self._pace.cancel_grace_s:g} s of being asked, and was killed"
             self._release(run, FailureKind.ERROR, f"{late}; resume the run to go on from its checkpoint")
         else:
-            self._release(run, *_why(child.returncode, folder / LOG_NAME))
+            is_out_of_memory = oom_kills() > n_killed
+            self._release(run, *_why(child.returncode, folder / LOG_NAME, is_out_of_memory=is_out_of_memory))
         log.info("run %s ended", run.id)
 
     def _start(self, run: Run) -> subprocess.Popen[bytes]:
@@ -168,11 +174,23 @@ class Worker:
 def _copy_log(source: IO[bytes], path: Path) -> None:
     """Copy the child's output to its log; when the log is full, it moves aside once and starts anew."""
     with source:
-        for line in source:
+        for line in log_lines(source):
             if path.exists() and path.stat().st_size > LOG_BYTES:
                 path.replace(path.with_suffix(".old.txt"))
             with path.open("ab") as file:
-                file.write(line[-4096:])
+                file.write(line)
+
+
+def log_lines(source: IO[bytes]) -> Iterator[bytes]:
+    """The lines of some output, of a long one its end; what has no line end at all is never held whole either."""
+    kept = b""
+    while piece := source.readline(MOST_OF_A_LINE):
+        kept = (kept + piece)[-MOST_OF_A_LINE:]
+        if piece.endswith(b"\n"):
+            yield kept
+            kept = b""
+    if kept:
+        yield kept
 
 
 def _kill(child: subprocess.Popen[bytes], number: int) -> None:
@@ -181,11 +199,24 @@ def _kill(child: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(child.pid, number)
 
 
-def _why(code: int, log_file: Path) -> tuple[FailureKind, str]:
+def oom_kills() -> int:
+    """How many processes the system has killed for want of memory since it started, as far as it tells."""
+    for file in OOM_COUNTERS:
+        with contextlib.suppress(OSError, ValueError):
+            counts = dict(line.split() for line in file.read_text().splitlines())
+            if "oom_kill" in counts:
+                return int(counts["oom_kill"])
+    return 0
+
+
+def _why(code: int, log_file: Path, *, is_out_of_memory: bool) -> tuple[FailureKind, str]:
     """What to say of a child that wrote no end of its own."""
+    if code == -signal.SIGKILL and is_out_of_memory:
+        advice = "use a smaller batch or model, then resume"
+        return FailureKind.OUT_OF_MEMORY, f"the system killed the process for want of memory (signal 9): {advice}"
     if code == -signal.SIGKILL:
-        advice = "most likely the machine ran out of memory; use a smaller batch or model, then resume"
-        return FailureKind.OUT_OF_MEMORY, f"the process was killed (signal 9): {advice}"
+        advice = "nothing says that memory ran out; resume it to go on from its checkpoint"
+        return FailureKind.ERROR, f"the process was killed from outside (signal 9): {advice}"
     last = [line for line in tail_log(log_file.parent, 2000).splitlines() if line.strip()]
     words = f"the process ended with status {code} and no word"
     return FailureKind.ERROR, f"{words}; last line of its log: {last[-1][:300]}" if last else words
