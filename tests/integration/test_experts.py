@@ -45,7 +45,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern keys:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:.*experimental.*:UserWarning"),
 ]
-FAMILIES = ("llama", *EXPERTS)
+ALWAYS = ("llama", "mixtral", "gpt_oss")  # of experts, one of each way in which their weights lie
+FURTHER = tuple(each for each in EXPERTS if each not in ALWAYS)
 CAUSAL = TaskType.CAUSAL_LM
 # A merged weight is rounded to float32 once, the sums of two passes are in other orders: some hundred roundings of
 # 6e-8 of numbers of size 1. What an adapter that is left out moves is 0.1 and more.
@@ -53,7 +54,7 @@ ROUNDING, MOVED = 1e-4, 1e-2
 BATCH = pack([[3, 77, 78, 1, 4], [3, 90, 1, 4]], [[70, 71, 72, 1], [81, 1]], pad_id=0)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[*ALWAYS, *(pytest.param(each, marks=pytest.mark.long) for each in FURTHER)])
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

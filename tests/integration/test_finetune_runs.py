@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,13 +47,13 @@ def log_probability(model: Any, prompt: list[int], response: list[int]) -> float
     return sum(table[place, token].item() for place, token in enumerate(response))
 
 
-FURTHER = (("full", "llama"), ("lora", "gpt2"))
+ALWAYS = ((RunKind.SFT, "lora", "llama"), (RunKind.SFT, "full", "gpt2"), (RunKind.DPO, "full", "gpt2"))
+LAYOUTS = [(kind, *more) for kind in KINDS for more in itertools.product(("lora", "full"), ("llama", "gpt2"))]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("adapter", "family"),
-    [("lora", "llama"), ("full", "gpt2"), *(pytest.param(*each, marks=pytest.mark.long) for each in FURTHER)],
+    ("kind", "adapter", "family"),
+    [*ALWAYS, *(pytest.param(*each, marks=pytest.mark.long) for each in LAYOUTS if each not in ALWAYS)],
 )
 def test_the_loss_falls_and_plain_transformers_loads_the_result(
     kind: RunKind, adapter: str, family: str, rig: Rig

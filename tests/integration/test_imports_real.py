@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import factories as make
+import pytest
 
 from data.files.paths import Home
 from data.labels.projects import project_counts
@@ -65,6 +66,9 @@ def test_ranked_groups_of_open_assistant(store: Store) -> None:
     assert 57 * 1 + 117 * 3 + 27 * 6 + 3 * 10 + 6 * 15 + 28 + 36 == 754
 
 
+@pytest.mark.parametrize(
+    "store", ["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])], indirect=True
+)
 def test_an_export_of_three_annotators_of_pandalm_comes_back_as_known(store: Store, home: Home, tmp_path: Path) -> None:
     """Its own project stays as it is, pair agreement and all; another one gets the same sides."""
     path, rows = tmp_path / "rows.jsonl", []

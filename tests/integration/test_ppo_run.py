@@ -150,7 +150,11 @@ def plain_values(folder: Path) -> list[Tensor]:
 
 @pytest.mark.parametrize(
     ("layout", "family"),
-    [*[(each, "llama") for each in LAYOUTS], *[(each, "gpt2") for each in LAYOUTS], ("shared", "qwen2")],
+    [
+        *[(each, "llama") for each in LAYOUTS],
+        *[pytest.param(each, "gpt2", marks=pytest.mark.long) for each in LAYOUTS],
+        ("shared", "qwen2"),
+    ],
 )
 def test_what_is_saved_is_what_was_in_memory(
     layout: str, family: str, rig: Rig, monkeypatch: pytest.MonkeyPatch

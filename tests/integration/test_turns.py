@@ -154,7 +154,7 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["gemma", "phi3"])
+@pytest.mark.parametrize("name", ["gemma", pytest.param("phi3", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", RUNS)
 def test_every_kind_of_run_ends_a_response_with_the_same_token(
     kind: str, name: str, rig: Rig, monkeypatch: pytest.MonkeyPatch

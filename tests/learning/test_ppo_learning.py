@@ -71,9 +71,8 @@ def letters(rig: Rig) -> Letters:
 
 
 @SEEDS
-@pytest.mark.parametrize(
-    "layout", ["shared", *(pytest.param(layout, marks=pytest.mark.long) for layout in LAYOUTS if layout != "shared")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_planted_letter_becomes_more_frequent(layout: str, seed: int, rig: Rig, letters: Letters) -> None:
     project, snapshot, model, rewards = letters
     reward = rewards["lora" if layout == "shared" else "full"]

@@ -32,7 +32,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     ("adapter", "rate", "more"),
     [
         ("lora", 1e-2, {}),
-        ("full", 3e-3, {}),
+        pytest.param("full", 3e-3, {}, marks=pytest.mark.long),
         pytest.param("lora", 1e-2, {"loss": "plackett-luce"}, marks=pytest.mark.long),
         pytest.param("lora", 1e-2, {"ties": "half", "heads": 3}, marks=pytest.mark.long),
     ],

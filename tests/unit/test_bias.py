@@ -53,6 +53,7 @@ def test_no_test_is_made_of_too_few() -> None:
     assert (mixed.expected, mixed.p_value) == ((51.0, 51.0, 1.0, 1.0), None)
 
 
+@pytest.mark.slow
 def test_by_chance_one_annotator_in_twenty_is_below_five_per_cent() -> None:
     """With ties and K from 2 to 5 mixed: the covariance is that of the mixture. 1,000 annotators: 50 +- 3 x 6.9."""
     draw = random.Random(7)

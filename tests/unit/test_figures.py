@@ -173,6 +173,7 @@ def many(right: float, length_right: float, n: int = 300) -> list[Judged]:
     ]
 
 
+@pytest.mark.slow
 def test_a_report_says_plainly_whether_length_is_beaten() -> None:
     for right, wanted in (
         (0.85, "The model beats length alone (longer wins): 0."),

@@ -125,6 +125,7 @@ def _pandalm() -> Iterator[tuple[str, list[str]]]:
             yield f"{row['instruction']}\n{row['input']}".strip(), texts
 
 
+@pytest.mark.slow
 def test_on_real_responses_few_are_named() -> None:
     """Counted on answers of five models to real prompts, and looked at: the echoes and the empty ones are what they are
     called; nobody in there says what it is, stops with an error, or answers in another script."""

@@ -84,6 +84,7 @@ def test_a_head_that_starts_elsewhere_ends_at_the_same_place() -> None:
     assert other.weights.tolist() == pytest.approx(one.weights.tolist(), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_no_prompt_is_scored_by_a_head_that_has_seen_it() -> None:
     """Ranks at random: in its own fold a head of many features would be right, out of it it is a coin."""
     rng = np.random.default_rng(3)
@@ -154,6 +155,7 @@ def test_a_curve_that_is_flat_promises_nothing() -> None:
     assert (found["at_twice"]["low"], found["at_twice"]["high"]) == (pytest.approx(0.6), pytest.approx(0.6))
 
 
+@pytest.mark.slow
 def test_more_labels_help_and_the_curve_says_by_how_much() -> None:
     train, _ = planted(300, noise=2.0, seed=1)
     held_out, _ = planted(200, noise=2.0, seed=2)

@@ -56,6 +56,7 @@ def test_wilsons_interval() -> None:
     assert wilson(None, 3) == wilson(0.5, 0) == (None, None)
 
 
+@pytest.mark.slow
 def test_four_prompts_are_too_few_for_a_bootstrap_and_ten_are_not() -> None:
     """Why LEAST_PROMPTS is what it is: of 2,000 samples from a normal distribution. The standard error of a share of
     2,000 is 0.01, the borders are more than four of them away from what 4,000 samples gave (0.80 and 0.89)."""
